@@ -12,7 +12,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 // A runtime that sizes its heap from the memory limit reads the limit once, when the process starts. A raise in place does not
@@ -45,7 +44,7 @@ func memoryLimit(c *row.Container, d *Decision) int64 {
 	if request == 0 {
 		return c.Written.Limits.MemoryBytes
 	}
-	return c.Resize(c.Written, quantity.Amounts{MemoryBytes: request}).Limits.MemoryBytes
+	return c.Resize(c.Written, Memory.Alone(request)).Limits.MemoryBytes
 }
 
 // heapsOfBefore names the pods whose processes started before their memory limit was raised, and what to do; empty for none.

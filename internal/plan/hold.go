@@ -9,7 +9,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/step"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
 )
@@ -66,7 +65,6 @@ func held(p Plan, s Situation, policy Policy, now time.Time, v Verdict) Plan {
 	}
 }
 
-// hold returns the plan, or the one instead while something forbids it.
 func hold(p Plan, s Situation, policy Policy, now time.Time) Plan {
 	switch {
 	case s.IsUnclaimed:
@@ -133,7 +131,7 @@ func resumed(p Plan, s Situation, policy Policy, now time.Time) Plan {
 		return p
 	}
 	if s.Decision != nil {
-		p.Progress.PodsAtSize = step.Next(goal.Of(s, policy, row.Of(s, policy), now)).Progress.PodsAtSize
+		p.Progress.PodsAtSize = step.Next(goal.Of(s, policy, now)).Progress.PodsAtSize
 	}
 	p.Decision = active(s, policy, now).Decision
 	return p

@@ -19,7 +19,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/step"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -88,20 +87,20 @@ func withCreateFailure(p Plan, s Situation, _ Policy, now time.Time) Plan {
 // active is the plan of a scaler that is not idle: it verifies the last change, decides what
 // to request, and finds the next step.
 func active(s Situation, policy Policy, now time.Time) Plan {
-	recorded, goals := s.Decision, goal.Of(s, policy, row.Of(s, policy), now)
+	recorded, goals := s.Decision, goal.Of(s, policy, now)
 	s.RevertedChanges = verification.StillReverted(s, now)
 	s.Decision = step.NoteReverts(goals)
 	finding := verification.Check(s, policy, now)
 	s.Decision, s.RevertedChanges = finding.Decision, finding.RevertedChanges
 	decided := decision.Decide(s, policy, goals.Rows, now)
 	decided.Decision = noteMemoryRaises(goals.Rows, recorded, decided.Decision, now)
-	o := outcome{Outcome: decided, recorded: recorded, finding: finding, goals: goals.With(decided.Decision), situation: s, policy: policy}
+	o := outcome{Outcome: decided, recorded: recorded, finding: finding, Goals: goals.With(decided.Decision)}
 	p := Plan{
 		Decision: o.Decision, Decided: o.Decided || finding.Evidence != "", Reverted: finding.Evidence, RevertedChanges: s.RevertedChanges,
 		NewPods: NewPods{IneffectiveOnPod: s.NewPods.IneffectiveOnPod}, Progress: Progress{Pods: s.AlivePods()},
 	}
 	switch {
-	case step.MustRestore(s, policy):
+	case step.MustRestore(o.Goals):
 		p.Step = Restore{}
 		p.Verdict = Changing.Because(v1beta1.ReasonRollingOut, "Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer")
 		return p
@@ -114,19 +113,16 @@ func active(s Situation, policy Policy, now time.Time) Plan {
 // outcome has the findings and the decision, together with the inputs.
 type outcome struct {
 	decision.Outcome
+	goal.Goals
 
-	recorded  *Decision // the decision in the status
-	finding   verification.Finding
-	goals     goal.Goals
-	situation Situation
-	policy    Policy
+	recorded *Decision // the decision in the status
+	finding  verification.Finding
 }
 
-// undecided is the plan without a decision.
 func (o outcome) undecided(p Plan) Plan {
 	p.Verdict = o.Remark
 	isIdle := p.Progress.Pods == 0 && !p.Verdict.State.IsStalled()
-	switch leaving := o.situation.Count(func(pod workload.Pod) bool { return o.situation.IsLeaving(o.policy, pod) }); {
+	switch leaving := o.Count(func(pod workload.Pod) bool { return o.IsLeaving(o.Policy, pod) }); {
 	case isIdle: // nothing is learned or applied, whatever the remark says about the template
 		p.Verdict = Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods").Within(o.Remark.RequeueAfter)
 	case p.Verdict.State.IsApplied():
@@ -138,9 +134,8 @@ func (o outcome) undecided(p Plan) Plan {
 	return p
 }
 
-// follow is the next step towards the decision.
 func (o outcome) follow(decided Plan) Plan {
-	p := step.Next(o.goals)
+	p := step.Next(o.Goals)
 	p.Decided, p.Reverted, p.RevertedChanges = decided.Decided, decided.Reverted, decided.RevertedChanges
 	verdict := p.Verdict.Within(o.finding.RequeueAfter)
 	if o.Remark.Reason == v1beta1.ReasonVerifying && p.Decision.Verification == nil {
@@ -162,7 +157,7 @@ func (o outcome) follow(decided Plan) Plan {
 		if !isChange(p.Step) {
 			verdict = verdict.Remarking(o.Remark)
 		}
-		if heaps := heapsOfBefore(o.goals.Rows, p.Decision); heaps != "" && verdict.State.IsApplied() {
+		if heaps := heapsOfBefore(o.Rows, p.Decision); heaps != "" && verdict.State.IsApplied() {
 			verdict = verdict.Noting(heaps)
 		}
 	}
@@ -174,7 +169,7 @@ func (o outcome) follow(decided Plan) Plan {
 // step depends on. These are the good values before a decision, the decision that the template is
 // about to carry, or findings about new pods.
 func (o outcome) recordFirst(p Plan) Plan {
-	before, mustVerify := o.situation.NewPods, o.Decision.Verification != nil || p.Reverted != ""
+	before, mustVerify := o.NewPods, o.Decision.Verification != nil || p.Reverted != ""
 	v, known := o.Decision.Verification, o.recorded.Verifying()
 	begins := v != nil && (known == nil || !known.Began.Equal(v.Began))
 	hasLearned := p.NewPods.IneffectiveOnPod != before.IneffectiveOnPod || !p.NewPods.EffectiveSince.Equal(before.EffectiveSince)
@@ -192,13 +187,12 @@ func (o outcome) recordFirst(p Plan) Plan {
 	switch {
 	case p.Decided && mustVerify, begins:
 		p.Decision, p.Step = o.Decision, Record{}
-	case hasLearned && o.policy.MayEvict():
+	case hasLearned && o.Policy.MayEvict():
 		p.Step = Record{}
 	}
 	return p
 }
 
-// isChange reports whether the step changes the cluster.
 func isChange(step Step) bool {
 	switch step.(type) {
 	case nil, Record:

@@ -816,7 +816,7 @@ func checkDecision(w world, p plan.Plan, fail func(string, ...any)) {
 			if most := r.Of(b.ContainerMax); most > 0 && v > most {
 				fail("container %s requests %d of %s, more than %d", name, v, r, most)
 			}
-			if v > 0 && !w.policy.Controls(name, r) {
+			if v > 0 && !r.IsControlledBy(w.policy.Containers[name]) {
 				fail("container %s is decided where it is not managed: %+v", name, requests)
 			}
 		}
@@ -1004,7 +1004,7 @@ func checkSizes(w world, d *plan.Decision, containers []workload.Container, size
 			}
 			changed := r.Differs(before, after)
 			switch {
-			case changed && !w.policy.Controls(size.Container, r) && !wasHeld:
+			case changed && !r.IsControlledBy(w.policy.Containers[size.Container]) && !wasHeld:
 				fail("%s of container %s is changed and not managed", r, size.Container)
 			case changed && inPlace && r.Restarts(containers[i]):
 				fail("%s of container %s is changed, which restarts it", r, size.Container)

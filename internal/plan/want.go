@@ -61,21 +61,22 @@ func classOf(p Plan) budget.Class {
 	return classOfDecision(p.Decision)
 }
 
+// classes are the classes of steps by the reason of the decision.
+var classes = map[string]budget.Class{
+	DecidedOOMKill:    budget.Emergency,
+	DecidedReverted:   budget.Emergency,
+	DecidedBounds:     budget.Bounds,
+	DecidedLowerBound: budget.Urgent,
+	DecidedScaleUp:    budget.ScaleUp,
+	DecidedScaleDown:  budget.ScaleDown,
+	DecidedAdopted:    budget.ScaleDown,
+}
+
 func classOfDecision(d *Decision) budget.Class {
 	if d == nil {
 		return budget.Bounds // a user has requested it
 	}
-	switch d.Reason {
-	case DecidedOOMKill, DecidedReverted:
-		return budget.Emergency
-	case DecidedLowerBound:
-		return budget.Urgent
-	case DecidedBounds:
-		return budget.Bounds
-	case DecidedScaleUp:
-		return budget.ScaleUp
-	}
-	return budget.ScaleDown
+	return classes[d.Reason]
 }
 
 func worth(containers []workload.Container, sizes []Size) (cores float64) {

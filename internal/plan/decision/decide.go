@@ -87,7 +87,7 @@ func (e *evaluation) onTrial(d *model.Decision, now time.Time) *model.Decision {
 		if !e.IsActive(e.policy, pod) {
 			continue
 		}
-		if slices.ContainsFunc(e.starts, func(c verification.Change) bool { return isBelowTemplate(e.rows, pod, c) }) {
+		if slices.ContainsFunc(e.starts, func(q request) bool { return isBelowTemplate(pod, q) }) {
 			return d
 		}
 		isReady = isReady || pod.Ready
@@ -95,7 +95,12 @@ func (e *evaluation) onTrial(d *model.Decision, now time.Time) *model.Decision {
 	if !isReady {
 		return d
 	}
-	changes := slices.DeleteFunc(e.starts, func(c verification.Change) bool { return d.Request(c.Container, c.Resource) == 0 })
+	var changes []verification.Change // from what new pods request, as far as it is allowed
+	for _, q := range e.starts {
+		if d.Request(q.container.Name, q.Resource) > 0 {
+			changes = append(changes, verification.Change{Container: q.container.Name, Resource: q.Resource, From: q.allowed.Fit(q.Template)})
+		}
+	}
 	next := e.Situation
 	next.Decision = nil
 	if trial := verification.Begin(next, e.policy, d, changes, now); trial != nil {
@@ -104,13 +109,11 @@ func (e *evaluation) onTrial(d *model.Decision, now time.Time) *model.Decision {
 	return d
 }
 
-// isBelowTemplate reports whether a pod requests less than its template.
-func isBelowTemplate(rows row.Table, pod workload.Pod, c verification.Change) bool {
-	has, _ := pod.Container(c.Container)
-	return c.Resource.Request(has.Resources) < rows.Find(c.Container).Of(c.Resource).Template
+func isBelowTemplate(pod workload.Pod, q request) bool {
+	has, _ := pod.Container(q.container.Name)
+	return q.Resource.Request(has.Resources) < q.Template
 }
 
-// decide is a new decision with these moves.
 func (e *evaluation) decide(moves []move, now time.Time) *model.Decision {
 	d := &model.Decision{Time: now, Requests: e.stays}
 	reasons := []string{revertedNow(e.Decision, now)}

@@ -4,14 +4,11 @@
 package decision
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -24,11 +21,11 @@ type evaluation struct {
 	rows      row.Table
 	stays     model.Requests // decided before and still managed
 	moves     []move
-	starts    []verification.Change // from what new pods of the template request, as far as it is allowed
-	unmanaged model.Obstacles       // resources left alone although the policy controls them
-	kept      model.Obstacles       // requests that stay although the target differs
-	isKnown   bool                  // there is a recommendation
-	controls  bool                  // there is something to manage
+	starts    []request       // those that start in new pods as in the template
+	unmanaged model.Obstacles // resources left alone although the policy controls them
+	kept      model.Obstacles // requests that stay although the target differs
+	isKnown   bool            // there is a recommendation
+	controls  bool            // there is something to manage
 }
 
 func evaluate(s model.Situation, policy model.Policy, rows row.Table) *evaluation {
@@ -48,7 +45,7 @@ func evaluate(s model.Situation, policy model.Policy, rows row.Table) *evaluatio
 // noteContainer notes whether a container is known, and why it is not managed.
 func (e *evaluation) noteContainer(c *row.Container) {
 	if c.Unreadable {
-		e.leave("container "+c.Name, "its resources are outside the supported range and are not changed")
+		e.leave(c, "its resources are outside the supported range and are not changed")
 		return
 	}
 	controls := false
@@ -60,14 +57,12 @@ func (e *evaluation) noteContainer(c *row.Container) {
 	}
 	e.isKnown, e.controls = e.isKnown || c.IsKnown, e.controls || controls
 	if !c.IsKnown && controls && len(e.Recommendations) >= recommend.MaxContainers {
-		e.leave("container "+c.Name, fmt.Sprintf(
-			"not managed, because a scaler manages at most %d containers; if that is intended, set mode Off for it in spec.resourcePolicy", recommend.MaxContainers))
+		e.leave(c, "not managed, because a scaler manages at most %d containers; if that is intended, set mode Off for it in spec.resourcePolicy", recommend.MaxContainers)
 	}
 }
 
-// leave notes why a container is left alone until a user acts.
-func (e *evaluation) leave(subject, message string) {
-	e.unmanaged = append(e.unmanaged, model.Obstacle{Reason: v1beta1.ReasonRejected, Subject: subject, Message: message, Stalled: true})
+func (e *evaluation) leave(c *row.Container, format string, args ...any) {
+	e.unmanaged = append(e.unmanaged, model.Stall(v1beta1.ReasonRejected, format, args...).On("container "+c.Name))
 }
 
 // evaluate decides whether one request moves. Without a target, or while the other containers use up the ceiling,
@@ -77,23 +72,22 @@ func (e *evaluation) evaluate(q request) {
 		return
 	}
 	if q.Resource.Boost(q.container.Policy) == nil {
-		e.starts = append(e.starts, verification.Change{Container: q.container.Name, Resource: q.Resource, From: q.allowed.Fit(q.Template)})
+		e.starts = append(e.starts, q)
 	}
 	if q.ceiling > 0 {
-		model.SetRequest(e.stays, q.container.Name, q.Resource, e.Decision.Request(q.container.Name, q.Resource))
+		model.SetRequest(e.stays, q.container.Name, q.Resource, q.decided)
 	}
 	if differs(q.target, q.wanted, q.tolerance) {
-		reason, message := q.keptBelow(e.rows.Ceilings[q.Resource])
-		e.keep(q, reason, message)
+		e.kept = append(e.kept, q.keptBelow(e.rows.Ceilings[q.Resource]).On(q.subject()))
 	}
 	if q.target > 0 {
 		e.moveOrKeep(q)
 	}
 	switch has := q.Resource.Format(q.current); q.climbEnd {
 	case recommend.RaiseDidNotHelp:
-		e.keep(q, v1beta1.ReasonRaiseDidNotHelp, fmt.Sprintf("larger sizes did not stop the OOM kills, so %s is not raised for now", has))
+		e.keep(q, v1beta1.ReasonRaiseDidNotHelp, "larger sizes did not stop the OOM kills, so %s is not raised for now", has)
 	case recommend.UsageFollowsLimit:
-		e.keep(q, v1beta1.ReasonUsageFollowsLimit, fmt.Sprintf("usage grows with the limit%s, so %s is not raised for now", q.heapFlag(), has))
+		e.keep(q, v1beta1.ReasonUsageFollowsLimit, "usage grows with the limit%s, so %s is not raised for now", q.heapFlag(), has)
 	}
 }
 
@@ -112,9 +106,9 @@ func (e *evaluation) moveOrKeep(q request) {
 	m, reverted := skipKnownBad(e.RevertedChanges, e.paced(q, m))
 	if reverted != nil && q.isClose(m.to) {
 		if !q.isUnsettled {
-			e.keep(q, v1beta1.ReasonChangeReverted, fmt.Sprintf(
+			e.keep(q, v1beta1.ReasonChangeReverted,
 				"stays, because %s was reverted (%s); it is tried again with twice as much usage history, after a week, or when the scaler is edited",
-				q.Resource.Format(reverted.Value), reverted.Evidence))
+				q.Resource.Format(reverted.Value), reverted.Evidence)
 			return
 		}
 		m = m.adopting()
@@ -131,21 +125,19 @@ func (e *evaluation) moveOrKeep(q request) {
 		e.moves = append(e.moves, m)
 	case q.isClose(needs):
 	case q.isWhole:
-		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s, because the container has whole CPUs", has, q.Resource.Format(needs)))
+		e.keep(q, v1beta1.ReasonWithinBounds, "%s stays beside a target of %s, because the container has whole CPUs", has, q.Resource.Format(needs))
 	case needs < q.floor && q.current <= q.floor:
-		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays beside a target of %s%s", has, q.Resource.Format(needs), q.whyFloor))
+		e.keep(q, v1beta1.ReasonWithinBounds, "%s stays beside a target of %s%s", has, q.Resource.Format(needs), q.whyFloor)
 	case q.isClose(q.target):
 	case q.current > q.target:
-		e.keep(q, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it%s", has, q.Resource.Format(q.upperBound()), q.whenLowered(q.Resource.Of(q.container.Policy.MaxAllowed))))
+		e.keep(q, v1beta1.ReasonWithinBounds, "%s stays until the upper bound of %s falls below it%s", has, q.Resource.Format(q.upperBound()), q.whenLowered(q.Resource.Of(q.container.Policy.MaxAllowed)))
 	}
 }
 
-// keep notes why a request does not get its target.
-func (e *evaluation) keep(q request, reason, message string) {
-	e.kept = append(e.kept, model.Obstacle{Reason: reason, Subject: q.subject(), Message: message})
+func (e *evaluation) keep(q request, reason, format string, args ...any) {
+	e.kept = append(e.kept, model.Wait(reason, format, args...).On(q.subject()))
 }
 
-// remark says why nothing moves.
 func (e *evaluation) remark(isDecided bool) model.Verdict {
 	switch {
 	case len(e.unmanaged) > 0:
@@ -170,12 +162,10 @@ func (e *evaluation) remark(isDecided bool) model.Verdict {
 // set the request that it follows.
 func (e *evaluation) limitsAreOff(q request) bool {
 	r, c := q.Resource, q.container
-	if c.Policy.Limits == model.LimitsStay || c.Policy.LimitPolicy == (model.LimitPolicy{}) || q.current == 0 || e.Decision.Request(c.Name, r) > 0 {
+	if c.Policy.Limits == model.LimitsStay || c.Policy.LimitPolicy == (model.LimitPolicy{}) || q.current == 0 || q.decided > 0 {
 		return false
 	}
-	var requests quantity.Amounts
-	r.Set(&requests, q.current)
-	isOff := func(has workload.Resources) bool { return r.Limit(c.Resize(has, requests)) != r.Limit(has) }
+	isOff := func(has workload.Resources) bool { return r.Limit(c.Resize(has, r.Alone(q.current))) != r.Limit(has) }
 	if !e.policy.InPlace() {
 		return isOff(c.Resources) // new pods are created from the template
 	}

@@ -21,6 +21,7 @@ type request struct {
 
 	container *row.Container
 	tolerance float64
+	decided   int64 // 0 for nothing
 	current   int64
 	granted   int64 // the most that pods have
 	// isUnsettled is true if no decision tells the request, and pods, or new ones, do not have it.
@@ -73,11 +74,12 @@ func (e *evaluation) requestsFor(r model.Resource, beside quantity.Amounts) []re
 // requestFor is the request without the ceilings.
 func (e *evaluation) requestFor(c *row.Container, r model.Resource) request {
 	q := request{Row: c.Of(r), container: c, tolerance: e.policy.Tolerance, lacksUsage: e.MissingUsage != "", ceiling: model.Any}
+	q.decided = e.Decision.Request(c.Name, r)
 	q.granted = cmp.Or(q.Granted, q.Template)
-	if q.Granted > 0 && e.Decision.Request(c.Name, r) == q.Granted+1 { // lowered by the smallest amount to keep the QoS class
+	if q.Granted > 0 && q.decided == q.Granted+1 { // lowered by the smallest amount to keep the QoS class
 		q.granted++
 	}
-	q.current, q.isUnsettled = e.currentRequest(c, r)
+	q.current, q.isUnsettled = e.currentRequest(q)
 	if !q.IsManaged {
 		return q
 	}
@@ -97,7 +99,7 @@ func (e *evaluation) requestFor(c *row.Container, r model.Resource) request {
 	}
 	q.floor, q.whyFloor = e.floorOf(c, r, q.current)
 	q.unceiled, q.enforced = q.Range(max(r.Of(c.Policy.MinAllowed), q.floor), most), q.Enforced
-	q.wanted = cmp.Or(r.Of(rec.Target), e.Decision.Request(c.Name, r))
+	q.wanted = cmp.Or(r.Of(rec.Target), q.decided)
 	if q.isWhole {
 		q.unceiled, q.wanted = q.unceiled.WholeCores(q.current), row.RoundUpToCore(q.wanted)
 	}
@@ -143,7 +145,6 @@ func (q request) grain(v int64) int64 {
 	return 1 << 20
 }
 
-// subject names the request.
 func (q request) subject() string { return q.container.Name + " " + q.Resource.String() }
 
 // move says where a request moves if it may move all the way, and why; no reason if it
@@ -207,7 +208,6 @@ func (q request) whenLowered(maxAllowed int64) string {
 	return ""
 }
 
-// isClose reports whether an amount is within the tolerance of the current request.
 func (q request) isClose(to int64) bool { return !differs(q.current, to, q.tolerance) }
 
 // differs reports whether two requests are further apart than the tolerance, as a share of the
@@ -221,9 +221,10 @@ func differs(current, target int64, tolerance float64) bool {
 // although one is needed. After a lost status, that is so if the pods disagree or a kubelet has not applied it.
 // It is also so if nothing is decided and new pods would not get the size of resized pods. Startup boosts need a
 // decision, too: to start from and to return to.
-func (e *evaluation) currentRequest(c *row.Container, r model.Resource) (current int64, isUnsettled bool) {
-	if v := e.Decision.Request(c.Name, r); v > 0 {
-		return v, false
+func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool) {
+	c, r := q.container, q.Resource
+	if q.decided > 0 {
+		return q.decided, false
 	}
 	least := model.Any
 	var resized time.Time // the last pod of the current template
@@ -247,5 +248,5 @@ func (e *evaluation) currentRequest(c *row.Container, r model.Resource) (current
 	case e.Decision != nil, !e.policy.SizesNewPods, resized.IsZero():
 		return current, false
 	}
-	return current, current != c.Of(r).Template
+	return current, current != q.Template
 }

@@ -83,7 +83,6 @@ func (q request) raiseLimit() int64 {
 	return q.RaiseLimit
 }
 
-// ceilingName is the ceiling that keeps a request from getting more.
 func (q request) ceilingName(pod row.Ceiling) string {
 	r := q.Resource
 	switch {
@@ -95,15 +94,14 @@ func (q request) ceilingName(pod row.Ceiling) string {
 	return fmt.Sprintf("at most %s for a pod (ceilings.pod)", r.Format(pod.Most))
 }
 
-// keptBelow is the reason why a request does not get the wanted amount, and the message of it.
-func (q request) keptBelow(pod row.Ceiling) (reason, message string) {
+func (q request) keptBelow(pod row.Ceiling) model.Obstacle {
 	wanted := q.Resource.Format(q.wanted)
-	if q.sum != "" {
-		return v1beta1.ReasonLimitRange, fmt.Sprintf("%s is recommended or required by minAllowed, but %s", wanted, q.sum)
-	}
-	if q.ceiling >= q.raiseLimit() {
-		return v1beta1.ReasonRaiseLimit, fmt.Sprintf("%s is recommended, but without maxAllowed it is raised to %s at most (ceilings.raiseFactor); set maxAllowed if it needs more",
+	switch {
+	case q.sum != "":
+		return model.Wait(v1beta1.ReasonLimitRange, "%s is recommended or required by minAllowed, but %s", wanted, q.sum)
+	case q.ceiling >= q.raiseLimit():
+		return model.Wait(v1beta1.ReasonRaiseLimit, "%s is recommended, but without maxAllowed it is raised to %s at most (ceilings.raiseFactor); set maxAllowed if it needs more",
 			wanted, q.Resource.Format(q.RaiseLimit))
 	}
-	return v1beta1.ReasonOperatorCeiling, fmt.Sprintf("%s is recommended or required by minAllowed, but the operator's configuration allows %s", wanted, q.ceilingName(pod))
+	return model.Wait(v1beta1.ReasonOperatorCeiling, "%s is recommended or required by minAllowed, but the operator's configuration allows %s", wanted, q.ceilingName(pod))
 }

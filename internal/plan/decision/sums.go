@@ -10,7 +10,6 @@ import (
 	"sort"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -84,9 +83,7 @@ func fits(pod workload.Footprint, r model.Resource, requests []request, amounts 
 		if i < 0 || r.Request(c.Resources) == amounts[i] {
 			return c.Resources
 		}
-		var asked quantity.Amounts
-		r.Set(&asked, amounts[i])
-		return requests[i].container.Resize(c.Resources, asked)
+		return requests[i].container.Resize(c.Resources, r.Alone(amounts[i]))
 	}).Sum()
 	return max(r.Request(sum), r.Limit(sum)) <= most
 }

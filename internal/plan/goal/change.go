@@ -16,7 +16,10 @@ import (
 type Change struct {
 	Goal *Goal
 	Has  workload.Container
-	Size workload.Resources
+	// Actual has the resources that the kubelet reports as applied, if IsReported is true.
+	Actual     workload.Resources
+	IsReported bool
+	Size       workload.Resources
 }
 
 // Changes are the sizes of the containers of one pod that have a goal.
@@ -31,22 +34,14 @@ func (cs Changes) Sizes() []model.Size {
 	return out
 }
 
-// Any reports whether a condition holds between what a container has and its size.
-func (cs Changes) Any(is func(has, size workload.Resources) bool) bool {
-	return slices.ContainsFunc(cs, func(c Change) bool { return is(c.Has.Resources, c.Size) })
-}
-
-// anyResource reports whether a condition holds for a resource of a container.
 func (cs Changes) anyResource(is func(r model.Resource, has, size workload.Resources) bool) bool {
-	return cs.Any(func(has, size workload.Resources) bool {
-		return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return is(r, has, size) })
+	return slices.ContainsFunc(cs, func(c Change) bool {
+		return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return is(r, c.Has.Resources, c.Size) })
 	})
 }
 
 // Differ reports whether the sizes change the pod.
-func (cs Changes) Differ() bool {
-	return cs.Any(func(has, size workload.Resources) bool { return has != size })
-}
+func (cs Changes) Differ() bool { return cs.anyResource(model.Resource.Differs) }
 
 // RaiseNothing reports whether the sizes give a pod nothing, which frees capacity for others.
 func (cs Changes) RaiseNothing() bool { return !cs.anyResource(model.Resource.Raises) }
@@ -56,17 +51,22 @@ func (cs Changes) LowerRequest() bool {
 	return cs.anyResource(func(r model.Resource, has, size workload.Resources) bool { return r.Request(size) < r.Request(has) })
 }
 
+// OnlyLowerRequests reports whether the sizes lower a request, and raise none.
+func (cs Changes) OnlyLowerRequests() bool {
+	raises := func(r model.Resource, has, size workload.Resources) bool { return r.Request(size) > r.Request(has) }
+	return cs.LowerRequest() && !cs.anyResource(raises)
+}
+
 // LowerMemoryLimit reports whether the sizes lower a memory limit of the pod.
 func (cs Changes) LowerMemoryLimit() bool {
-	return cs.Any(func(has, size workload.Resources) bool { return size.Limits.MemoryBytes < has.Limits.MemoryBytes })
+	return slices.ContainsFunc(cs, func(c Change) bool { return c.Size.Limits.MemoryBytes < c.Has.Limits.MemoryBytes })
 }
 
 // AreApplied reports whether the kubelet of the pod reports the sizes as applied.
-func (cs Changes) AreApplied(pod workload.Pod) bool {
-	return !slices.ContainsFunc(cs, func(c Change) bool { return !isApplied(pod.Actual[c.Has.Name], c.Size) })
+func (cs Changes) AreApplied() bool {
+	return !slices.ContainsFunc(cs, func(c Change) bool { return !isApplied(c.Actual, c.Size) })
 }
 
-// isApplied reports whether the kubelet reports the resources that were asked for.
 func isApplied(actual, asked workload.Resources) bool {
 	return !slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return !r.IsApplied(actual, asked) })
 }
@@ -121,7 +121,6 @@ func (cs Changes) withMemory() Changes {
 	return out
 }
 
-// largerOf has the larger one of each amount.
 func largerOf(a, b workload.Resources) workload.Resources {
 	for _, r := range model.Resources {
 		r.Put(&a, max(r.Request(a), r.Request(b)), max(r.Limit(a), r.Limit(b)))
@@ -129,28 +128,17 @@ func largerOf(a, b workload.Resources) workload.Resources {
 	return a
 }
 
-// appliedTo are containers with the sizes.
-func (cs Changes) appliedTo(containers []workload.Container) []workload.Container {
-	return WithSizes(containers, cs.Sizes())
-}
-
-// WithSizes are the containers with these sizes.
-func WithSizes(containers []workload.Container, sizes []model.Size) []workload.Container {
-	out := slices.Clone(containers)
-	for i := range out {
-		for _, size := range sizes {
-			if size.Container == out[i].Name {
-				out[i].Resources = size.Resources
-			}
-		}
-	}
-	return out
-}
-
-// resized is the footprint with these sizes.
 func resized(f workload.Footprint, sizes []model.Size) workload.Footprint {
-	f.Running, f.Init = WithSizes(f.Running, sizes), WithSizes(f.Init, sizes)
-	return f
+	return f.With(func(c workload.Container) workload.Resources {
+		if i := indexOf(sizes, c.Name); i >= 0 {
+			return sizes[i].Resources
+		}
+		return c.Resources
+	})
+}
+
+func indexOf(sizes []model.Size, container string) int {
+	return slices.IndexFunc(sizes, func(size model.Size) bool { return size.Container == container })
 }
 
 // KeepingBurstable takes the smallest amount off a request if all requests would equal their
@@ -183,7 +171,7 @@ func QoSOf(pod workload.Pod) corev1.PodQOSClass {
 
 // QoSOf is the pod's QoS class once it has the sizes.
 func (cs Changes) QoSOf(pod workload.Pod) corev1.PodQOSClass {
-	return workload.QoSOf(cs.appliedTo(pod.Containers), pod.Others)
+	return workload.QoSOf(resized(pod.Footprint(), cs.Sizes()).Running, pod.Others)
 }
 
 // Cover puts the amounts that are set over others.

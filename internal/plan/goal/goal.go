@@ -6,7 +6,6 @@
 package goal
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -37,8 +36,8 @@ type Goals struct {
 }
 
 // Of are the goals of the situation's decision.
-func Of(s model.Situation, policy model.Policy, rows row.Table, now time.Time) Goals {
-	return Goals{Situation: s, Policy: policy, Rows: rows, Now: now}.With(s.Decision)
+func Of(s model.Situation, policy model.Policy, now time.Time) Goals {
+	return Goals{Situation: s, Policy: policy, Rows: row.Of(s, policy), Now: now}.With(s.Decision)
 }
 
 // With are the goals of another decision.
@@ -63,7 +62,6 @@ func (g Goals) With(d *model.Decision) Goals {
 	return g
 }
 
-// of is the goal of a container of a pod that can be changed; nil for none.
 func (g Goals) of(c workload.Container) *Goal {
 	for i := range g.list {
 		if g.list[i].Name == c.Name && !c.Unreadable {
@@ -73,36 +71,43 @@ func (g Goals) of(c workload.Container) *Goal {
 	return nil
 }
 
-// Changes are the containers of a pod that have a goal, with the sizes that they have.
-func (g Goals) Changes(pod workload.Pod) Changes {
-	out := make(Changes, 0, len(pod.Containers))
-	for _, c := range pod.Containers {
-		if goal := g.of(c); goal != nil {
-			out = append(out, Change{Goal: goal, Has: c, Size: c.Resources})
+// Pod is one pod, beside the goals of its containers.
+type Pod struct {
+	*Goals
+	workload.Pod
+}
+
+// In are the goals in one pod.
+func (g *Goals) In(pod workload.Pod) Pod { return Pod{g, pod} }
+
+// changes are the containers that have a goal, with the sizes that they have.
+func (p Pod) changes() Changes {
+	out := make(Changes, 0, len(p.Containers))
+	for _, c := range p.Containers {
+		if goal := p.of(c); goal != nil {
+			actual, isReported := p.Actual[c.Name]
+			out = append(out, Change{Goal: goal, Has: c, Actual: actual, IsReported: isReported, Size: c.Resources})
 		}
 	}
 	return out
 }
 
-// For are the decided sizes of a pod, and the part that only a restart or less memory in use could change.
-func (g Goals) For(pod workload.Pod) (sizes Changes, dropped model.Obstacles) {
-	sizes = g.Changes(pod)
+// Decided are the decided sizes, and the part that only a restart or less memory in use could change.
+func (p Pod) Decided() (sizes Changes, dropped model.Obstacles) {
+	sizes = p.changes()
 	for i := range sizes {
-		dropped = append(dropped, g.size(pod, &sizes[i])...)
+		dropped = append(dropped, p.size(&sizes[i])...)
 	}
-	return sizes.KeepingBurstable(pod), dropped
+	return sizes.KeepingBurstable(p.Pod), dropped
 }
 
-// size sets the decided size of one container.
-func (g Goals) size(pod workload.Pod, of *Change) (dropped model.Obstacles) {
+func (p Pod) size(of *Change) (dropped model.Obstacles) {
 	c, requests := of.Has, of.Goal.Requests
-	requests.MemoryBytes = g.memoryOf(pod, of)
+	requests.MemoryBytes = p.memoryOf(of)
 	of.Size = of.Goal.Resize(c.Resources, requests)
 	if requests.MemoryBytes > of.Goal.Requests.MemoryBytes {
-		dropped = append(dropped, model.Obstacle{
-			Reason:  v1beta1.ReasonOutlierPod,
-			Message: fmt.Sprintf("container %s was OOM-killed at a size that is enough for the other pods, and has more memory than they", c.Name),
-		})
+		dropped = append(dropped, model.Wait(v1beta1.ReasonOutlierPod,
+			"container %s was OOM-killed at a size that is enough for the other pods, and has more memory than they", c.Name))
 		if of.Size.Requests.MemoryBytes == c.Requests.MemoryBytes && of.Size.Limits.MemoryBytes == c.Limits.MemoryBytes-1 {
 			of.Size.Limits.MemoryBytes = c.Limits.MemoryBytes // the smallest amount above the request keeps the QoS class
 		}
@@ -110,11 +115,9 @@ func (g Goals) size(pod workload.Pod, of *Change) (dropped model.Obstacles) {
 	for _, r := range model.Resources {
 		if r.Restarts(c) && r.Differs(c.Resources, of.Size) {
 			r.Copy(&of.Size, c.Resources)
-			dropped = append(dropped, model.Obstacle{
-				Reason:  v1beta1.ReasonRestartRequired,
-				Message: fmt.Sprintf("container %s restarts when its %s changes (resizePolicy)", c.Name, r.String()),
-				Stalled: true, NeedsNewPod: true,
-			})
+			restarts := model.Stall(v1beta1.ReasonRestartRequired, "container %s restarts when its %s changes (resizePolicy)", c.Name, r)
+			restarts.NeedsNewPod = true
+			dropped = append(dropped, restarts)
 		}
 	}
 	return dropped
@@ -131,18 +134,18 @@ const (
 // that, as far as any could be raised. The next decision ends that, unless memory is raise-only.
 //
 // A size that was hit is known until the pod is resized; after that, the pod keeps what it has.
-func (g Goals) memoryOf(pod workload.Pod, of *Change) int64 {
+func (p Pod) memoryOf(of *Change) int64 {
 	has, decided := of.Has.Requests.MemoryBytes, of.Goal.Requests.MemoryBytes
 	most := min(of.Goal.Of(model.Memory).MostRaised, model.Memory.Most())
 	_, hasEnded := of.Goal.Recommendation.ClimbEnd()
-	if decided == 0 || has < decided || hasEnded != "" || g.AlivePods() <= fewPods {
+	if decided == 0 || has < decided || hasEnded != "" || p.AlivePods() <= fewPods {
 		return decided
 	}
 	wanted := int64(0)
-	for _, kill := range pod.Kills {
-		switch isOld := kill.At.Before(g.Decision.Time.Add(-killSkew)); {
-		case kill.Container != of.Has.Name, isOld && !g.Policy.IsRaiseOnly(model.Memory):
-		case !isOld && kill.HitBytes >= decided && kill.At.After(pod.Resized.Add(killSkew)):
+	for _, kill := range p.Kills {
+		switch isOld := kill.At.Before(p.Decision.Time.Add(-killSkew)); {
+		case kill.Container != of.Has.Name, isOld && !p.Policy.IsRaiseOnly(model.Memory):
+		case !isOld && kill.HitBytes >= decided && kill.At.After(p.Resized.Add(killSkew)):
 			wanted = max(wanted, doubled(has, most))
 		default:
 			wanted = max(wanted, min(has, most))
@@ -161,8 +164,8 @@ func doubled(v, most int64) int64 {
 
 // Rescued are the sizes of a pod that is about to be replaced. They are its current sizes, but with
 // memory up to the decided size where it has less than the floor of an OOM kill.
-func (g Goals) Rescued(pod workload.Pod) Changes {
-	out, _ := g.For(pod)
+func (p Pod) Rescued() Changes {
+	out, _ := p.Decided()
 	for i, size := range out {
 		kept := size.Has.Resources
 		if kept.Requests.MemoryBytes < min(size.Goal.Recommendation.OOMFloor, size.Size.Requests.MemoryBytes) {
@@ -170,5 +173,5 @@ func (g Goals) Rescued(pod workload.Pod) Changes {
 		}
 		out[i].Size = kept
 	}
-	return out.KeepingBurstable(pod)
+	return out.KeepingBurstable(p.Pod)
 }

@@ -17,29 +17,22 @@ import (
 // OutOfBounds reports which rule of a LimitRange a pod breaks. The sizes are already set on its
 // containers. The API server checks all containers. But a webhook may complete those of new pods, so only those with a size
 // are checked in a template; the others count for the sum.
-func OutOfBounds(pod workload.Footprint, sizes []model.Size, bounds workload.Bounds) model.Obstacle {
-	if message := brokenRule(pod, sizes, bounds); message != "" {
-		return model.Obstacle{Reason: v1beta1.ReasonLimitRange, Message: message, Stalled: true}
-	}
-	return model.Obstacle{}
-}
-
-func brokenRule(pod workload.Footprint, sizes []model.Size, bounds workload.Bounds) string {
+func OutOfBounds(pod workload.Footprint, sizes []model.Size, bounds workload.Bounds) (o model.Obstacle) {
 	isChecked := func(c workload.Container) bool {
-		return !pod.IsTemplate || slices.ContainsFunc(sizes, func(size model.Size) bool { return size.Container == c.Name })
+		return !pod.IsTemplate || indexOf(sizes, c.Name) >= 0
 	}
 	containers := slices.SortedFunc(slices.Values(slices.Concat(pod.Running, pod.Init)), func(a, b workload.Container) int { return cmp.Compare(a.Name, b.Name) })
 	for _, r := range model.Resources {
 		for _, c := range containers {
 			if what := brokenByContainer(c.Resources, r, bounds); what != "" && isChecked(c) {
-				return fmt.Sprintf("LimitRange %s allows container %s %s", bounds.Name, c.Name, what)
+				return model.Stall(v1beta1.ReasonLimitRange, "LimitRange %s allows container %s %s", bounds.Name, c.Name, what)
 			}
 		}
 		if what := brokenByPod(pod, r, bounds); what != "" {
-			return fmt.Sprintf("LimitRange %s allows a pod %s", bounds.Name, what)
+			return model.Stall(v1beta1.ReasonLimitRange, "LimitRange %s allows a pod %s", bounds.Name, what)
 		}
 	}
-	return ""
+	return o
 }
 
 func brokenByContainer(c workload.Resources, r model.Resource, bounds workload.Bounds) string {
@@ -62,7 +55,6 @@ func brokenByContainer(c workload.Resources, r model.Resource, bounds workload.B
 	return ""
 }
 
-// isAbove reports whether an amount is above a bound that is set.
 func isAbove(v, most int64) bool { return v > model.BoundOf(most) }
 
 // brokenByPod applies the API server's rules to the pod's sum. A value that is not set counts for
@@ -96,15 +88,15 @@ func brokenByPod(pod workload.Footprint, r model.Resource, bounds workload.Bound
 // resized. It is not replaced for that either: the next pod would have the same limits from its start.
 
 // LimitRangeObstacle reports that the LimitRanges of the namespace refuse a resize of the pod, or would add to it.
-func (g Goals) LimitRangeObstacle(pod workload.Pod, sizes Changes) model.Obstacle {
+func (p Pod) LimitRangeObstacle(sizes Changes) model.Obstacle {
 	if !sizes.Differ() {
 		return model.Obstacle{} // no resize is sent
 	}
-	after := sizes.Resized(pod)
-	o := cmp.Or(g.addedByLimitRange(after), OutOfBounds(after, sizes.Sizes(), g.Bounds))
+	after := sizes.Resized(p.Pod)
+	o := cmp.Or(p.addedByLimitRange(after), OutOfBounds(after, sizes.Sizes(), p.Bounds))
 	for _, c := range after.Running {
-		limit, most := g.Bounds.Defaulted(c).Limits.MemoryBytes, g.Bounds.ContainerMax.MemoryBytes
-		if need := g.Rows.Find(c.Name).KnownMemory; o.Exists() && (model.IsBelow(limit, need) || model.IsBelow(most, need)) {
+		limit, most := p.Bounds.Defaulted(c).Limits.MemoryBytes, p.Bounds.ContainerMax.MemoryBytes
+		if need := p.Rows.Find(c.Name).KnownMemory; o.Exists() && (model.IsBelow(limit, need) || model.IsBelow(most, need)) {
 			o.Message += fmt.Sprintf("; container %s is known to need %s of memory", c.Name, model.Memory.Format(need))
 		}
 	}
@@ -135,9 +127,6 @@ func (g Goals) addedByLimitRange(after workload.Footprint) model.Obstacle {
 	if len(added) == 0 {
 		return model.Obstacle{}
 	}
-	return model.Obstacle{
-		Reason: v1beta1.ReasonLimitRange, Stalled: true,
-		Message: fmt.Sprintf("LimitRange %s would add %s when the pod is resized: set %s",
-			g.Bounds.DefaultName, model.Listed(added, ", "), model.Listed(lines, ", ")),
-	}
+	return model.Stall(v1beta1.ReasonLimitRange, "LimitRange %s would add %s when the pod is resized: set %s",
+		g.Bounds.DefaultName, model.Listed(added, ", "), model.Listed(lines, ", "))
 }

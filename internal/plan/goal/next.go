@@ -5,7 +5,6 @@ package goal
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -29,8 +28,8 @@ type next struct {
 
 	// made has the template's resources, with the defaults of LimitRanges.
 	made workload.Footprint
-	// sizes are the amounts that it gets in place of the template's; 0 for none.
-	sizes []model.Size
+	// sizes are the amounts that its containers get in place of the template's; 0 for none.
+	sizes Changes
 	// provedBy is the ReplicaSet that has proved the sizes.
 	provedBy types.UID
 }
@@ -44,9 +43,11 @@ func (g Goals) Next() model.NewPods {
 		return model.NewPods{Obstacle: podLevelResources()}
 	}
 	n := next{Goals: g, made: g.newPod()}
-	for _, goal := range g.list {
-		if size := (model.Size{Container: goal.Name, Resources: goal.inNewPod(g)}); !goal.Unreadable && size.Resources != (workload.Resources{}) {
-			n.sizes = append(n.sizes, size)
+	for i := range g.list {
+		goal := &g.list[i]
+		if size := goal.inNewPod(g); !goal.Unreadable && size != (workload.Resources{}) {
+			has, _ := n.made.Container(goal.Name)
+			n.sizes = append(n.sizes, Change{Goal: goal, Has: has, Size: size})
 		}
 	}
 	if !g.Policy.SizesOnlyNewPods() {
@@ -55,20 +56,19 @@ func (g Goals) Next() model.NewPods {
 	if o := n.obstacle(); o.Exists() {
 		return model.NewPods{Obstacle: o}
 	}
-	return model.NewPods{Sizes: n.sizes, Starts: n.starts(), ReplicaSet: n.provedBy}
+	return model.NewPods{Sizes: n.sizes.Sizes(), Starts: n.starts(), ReplicaSet: n.provedBy}
 }
 
 // obstacle keeps a pod of this size from being created, or from a node where one of the template's size would start.
 func (n next) obstacle() model.Obstacle {
-	return cmp.Or(n.OutOfBounds(n.started()), n.OutOfBounds(covering(n.made, n.sizes)), n.overQuota(), n.unschedulable())
+	return cmp.Or(n.OutOfBounds(n.started()), n.OutOfBounds(n.sizes.covering().Sizes()), n.overQuota(), n.unschedulable())
 }
 
-// newPod is the next pod as the template makes it.
 func (g Goals) newPod() workload.Footprint { return g.NewPod().With(g.Bounds.Defaulted) }
 
 // inNewPod is the size of a container of a new pod, without what is not decided. A container with
 // whole CPUs keeps those of the template, unless whole ones are decided.
-func (goal Goal) inNewPod(g Goals) (size workload.Resources) {
+func (goal *Goal) inNewPod(g Goals) (size workload.Resources) {
 	requests := goal.Requests
 	if g.Policy.ResizesNewPods() && goal.LosesWholeCores(requests.CPUMillis) {
 		requests.CPUMillis = 0
@@ -116,9 +116,9 @@ func (n next) unschedulable() model.Obstacle {
 		switch {
 		case request <= r.Request(plain):
 		case model.IsBelow(node, request):
-			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: fmt.Sprintf("no node could hold a new pod with %s of %s", r.Format(request), r)}
+			return model.Wait(v1beta1.ReasonNodeCapacity, "no node could hold a new pod with %s of %s", r.Format(request), r)
 		case n.IsSetBack, slices.ContainsFunc(n.Pods, waits):
-			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: "the scheduler finds no node for a new pod that has it"}
+			return model.Wait(v1beta1.ReasonNodeCapacity, "the scheduler finds no node for a new pod that has it")
 		}
 	}
 	return model.Obstacle{}
@@ -132,15 +132,15 @@ func LacksNode(pod workload.Pod) bool {
 // AsInTemplate are the containers that get the template's request for a resource of which no node has enough. They
 // get it only if it is less, and nothing if the template requests none: a resize may not remove a request. Limits
 // stay, since memory that was raised after an OOM kill may be needed, unless the pod is Guaranteed.
-func (g Goals) AsInTemplate(pod workload.Pod) (sizes Changes) {
-	made := g.newPod()
-	for _, c := range g.Changes(pod) {
+func (p Pod) AsInTemplate() (sizes Changes) {
+	made := p.newPod()
+	for _, c := range p.changes() {
 		inTemplate, _ := made.Container(c.Has.Name)
 		for _, r := range model.Resources {
 			request := r.Request(inTemplate.Resources)
 			switch {
-			case r.Of(c.Goal.Requests) == 0, !r.IsInsufficientFor(pod), !model.IsBelow(request, r.Request(c.Has.Resources)):
-			case QoSOf(pod) == corev1.PodQOSGuaranteed:
+			case r.Of(c.Goal.Requests) == 0, !r.IsInsufficientFor(p.Pod), !model.IsBelow(request, r.Request(c.Has.Resources)):
+			case QoSOf(p.Pod) == corev1.PodQOSGuaranteed:
 				r.Copy(&c.Size, inTemplate.Resources)
 			default:
 				r.Set(&c.Size.Requests, request)
@@ -155,19 +155,19 @@ func (g Goals) AsInTemplate(pod workload.Pod) (sizes Changes) {
 
 // proved are the sizes that new pods get, and the ReplicaSet that has proved them; empty for none. Until it
 // has proved less, its new pods get no less than what it has proved before.
-func (n next) proved() (sizes []model.Size, set types.UID) {
+func (n next) proved() (sizes Changes, set types.UID) {
 	if set := n.provedNow(); set != "" {
 		return n.sizes, set
 	}
 	before := n.NewPods
 	sizes = slices.Clone(n.sizes)
-	for i, size := range sizes {
-		j := slices.IndexFunc(before.Sizes, func(old model.Size) bool { return old.Container == size.Container })
-		if before.ReplicaSet == "" || j < 0 || !raise(&sizes[i].Resources, before.Sizes[j].Resources) {
+	for i, c := range sizes {
+		j := indexOf(before.Sizes, c.Has.Name)
+		if before.ReplicaSet == "" || j < 0 || !raise(&sizes[i].Size, before.Sizes[j].Resources) {
 			return n.sizes, ""
 		}
 	}
-	if n.OutOfBounds(sizes).Exists() { // of a LimitRange that is newer than what was proved
+	if n.OutOfBounds(sizes.Sizes()).Exists() { // of a LimitRange that is newer than what was proved
 		return n.sizes, ""
 	}
 	return sizes, before.ReplicaSet
@@ -239,24 +239,22 @@ func (g Goals) IsAvailable(pod workload.Pod) bool {
 
 // started are the sizes with which the pod starts: exactly these if its ReplicaSet has proved them.
 func (n next) started() []model.Size {
-	whole := covering(n.made, n.sizes)
+	whole := n.sizes.covering()
 	isProved := n.provedBy != "" && slices.ContainsFunc(n.Pods, func(pod workload.Pod) bool { return pod.Current && pod.ReplicaSet == n.provedBy })
 	if isProved || n.Policy.SizesOnlyNewPods() {
-		return whole
+		return whole.Sizes()
 	}
-	for i, size := range whole { // no less than the template has
-		c, _ := n.made.Container(size.Container)
-		whole[i].Resources = largerOf(size.Resources, c.Resources)
+	for i, c := range whole { // no less than the template has
+		whole[i].Size = largerOf(c.Size, c.Has.Resources)
 	}
-	return whole
+	return whole.Sizes()
 }
 
-// covering are the sizes with the amounts of the pod where they have none.
-func covering(made workload.Footprint, sizes []model.Size) []model.Size {
-	out := slices.Clone(sizes)
-	for i, size := range sizes {
-		c, _ := made.Container(size.Container)
-		out[i].Resources = Cover(c.Resources, size.Resources)
+// covering is the sizes with the amounts that a container has where they have none.
+func (cs Changes) covering() Changes {
+	out := slices.Clone(cs)
+	for i, c := range cs {
+		out[i].Size = Cover(c.Has.Resources, c.Size)
 	}
 	return out
 }
@@ -265,17 +263,18 @@ func covering(made workload.Footprint, sizes []model.Size) []model.Size {
 // boosted to that starts now. It is lowered in place once the pod has started, so there is none where that may not happen.
 // CPU that was only learned is not among it: it may need another node, and no user has asked for that.
 func (n next) starts() (starts []model.Size) {
-	if !n.Policy.InPlace() || n.Policy.MayRollOut() || n.Decision.IsContested() || slices.ContainsFunc(n.Pods, n.KeepsBoost) {
+	keepsBoost := func(pod workload.Pod) bool { return n.In(pod).KeepsBoost() }
+	if !n.Policy.InPlace() || n.Policy.MayRollOut() || n.Decision.IsContested() || slices.ContainsFunc(n.Pods, keepsBoost) {
 		return nil
 	}
 	pod := n.starting()
-	decided, _ := n.For(pod)
-	list := slices.DeleteFunc(n.boostables(pod, decided), func(b boostable) bool {
+	decided, _ := pod.Decided()
+	list := slices.DeleteFunc(pod.boostables(decided), func(b boostable) bool {
 		return b.Goal.Boost.LeastMillis > 0 || b.Goal.HasWholeCores // which a kubelet may not lower in place
 	})
 	with, _ := boosted(list, decided)
-	for _, c := range with.KeepingBurstable(pod) {
-		if c.Size.Requests.CPUMillis > c.Has.Requests.CPUMillis && slices.ContainsFunc(list, func(b boostable) bool { return b.Has.Name == c.Has.Name }) {
+	for i, c := range with.KeepingBurstable(pod.Pod) {
+		if c.Size.Requests.CPUMillis > c.Has.Requests.CPUMillis && slices.ContainsFunc(list, func(b boostable) bool { return b.index == i }) {
 			start := model.Size{Container: c.Has.Name}
 			model.CPU.Copy(&start.Resources, c.Size)
 			starts = append(starts, start)
@@ -287,33 +286,30 @@ func (n next) starts() (starts []model.Size) {
 	return starts
 }
 
-// starting is the pod when it starts.
-func (n next) starting() workload.Pod {
+func (n *next) starting() Pod {
 	f := resized(n.made, n.started())
 	pod := workload.Pod{Current: true, ReadyChanged: n.Now, Containers: f.Running, Others: f.Init, Overhead: f.Overhead}
 	for _, c := range pod.Containers {
 		pod.Runs = append(pod.Runs, workload.Run{Container: c.Name})
 	}
-	return pod
+	return n.In(pod)
 }
 
 // mayStartWith reports whether new pods with boosts are created, find a node, and can be lowered.
 func (n next) mayStartWith(starts []model.Size) bool {
 	n.sizes = slices.Clone(n.sizes)
-	for i, size := range n.sizes {
-		for _, start := range starts {
-			if start.Container == size.Container {
-				n.sizes[i].Resources = Cover(size.Resources, start.Resources)
-			}
+	for i, c := range n.sizes {
+		if j := indexOf(starts, c.Has.Name); j >= 0 {
+			n.sizes[i].Size = Cover(c.Size, starts[j].Resources)
 		}
 	}
 	pod := n.starting()
-	decided, _ := n.For(pod)
-	if decided.QoSOf(pod) != QoSOf(pod) {
+	decided, _ := pod.Decided()
+	if decided.QoSOf(pod.Pod) != QoSOf(pod.Pod) {
 		return false
 	}
 	one, replicas := pod.Footprint().Counted(), int64(max(1, n.Deployment.Replicas)) // a rollout may create as many at once
-	all := workload.Resources{Requests: cpuAlone(replicas * one.Requests.CPUMillis), Limits: cpuAlone(replicas * one.Limits.CPUMillis)}
+	all := workload.Resources{Requests: model.CPU.Alone(replicas * one.Requests.CPUMillis), Limits: model.CPU.Alone(replicas * one.Limits.CPUMillis)}
 	return !cmp.Or(n.OutOfBounds(n.started()), n.unschedulable(), overQuota(n.Quotas, all, nil)).Exists()
 }
 
@@ -338,15 +334,12 @@ func WithFailure(n model.NewPods, s model.Situation, now time.Time) model.NewPod
 	case at.IsZero(), !now.Before(at.Add(memory)):
 		return n
 	}
-	return model.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, FailedAt: at, Failure: message, Obstacle: model.Obstacle{
-		Reason: v1beta1.ReasonReplicaFailure, Message: "the API server refused to create pods with other sizes: " + message,
-	}}
+	refused := model.Wait(v1beta1.ReasonReplicaFailure, "the API server refused to create pods with other sizes: %s", message)
+	return model.NewPods{IneffectiveOnPod: n.IneffectiveOnPod, FailedAt: at, Failure: message, Obstacle: refused}
 }
 
 func podLevelResources() model.Obstacle {
-	return model.Obstacle{
-		Reason: v1beta1.ReasonUnsupported, Message: "The Deployment declares pod-level resources, which are not managed", Stalled: true,
-	}
+	return model.Stall(v1beta1.ReasonUnsupported, "The Deployment declares pod-level resources, which are not managed")
 }
 
 // IsSame reports whether these are the same sizes, in any order.

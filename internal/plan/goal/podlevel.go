@@ -4,8 +4,6 @@
 package goal
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -33,7 +31,7 @@ func (cs Changes) PodLevel(pod workload.Pod) (out workload.Resources) {
 		return out
 	}
 	after := pod
-	after.Containers = cs.appliedTo(pod.Containers)
+	after.Containers = resized(pod.Footprint(), cs.Sizes()).Running
 	for _, r := range model.Resources {
 		request := podLevelRequest(pod, after, r)
 		limit := cs.podLevelLimit(pod, after, request, r)
@@ -103,11 +101,9 @@ func (cs Changes) overPodLevelLimit(pod workload.Pod) model.Obstacle {
 	next := cs.PodLevel(pod)
 	for _, r := range model.Resources {
 		if limit := r.Limit(next); limit > 0 && r.Request(next) > limit {
-			return model.Obstacle{
-				Reason: v1beta1.ReasonUnsupported, Stalled: true,
-				Message: fmt.Sprintf("its containers need %s of %s, and its pod-level limit stays at %s: raise it in the Deployment, or use controlledValues RequestsAndLimitRaises",
-					r.Format(r.Request(next)), r.String(), r.Format(limit)),
-			}
+			return model.Stall(v1beta1.ReasonUnsupported,
+				"its containers need %s of %s, and its pod-level limit stays at %s: raise it in the Deployment, or use controlledValues RequestsAndLimitRaises",
+				r.Format(r.Request(next)), r, r.Format(limit))
 		}
 	}
 	return model.Obstacle{}
@@ -119,10 +115,8 @@ func (cs Changes) podLevelQoSObstacle(pod workload.Pod) model.Obstacle {
 	if before == after || pod.PodLevel == (workload.Resources{}) {
 		return model.Obstacle{}
 	}
-	return model.Obstacle{
-		Reason: v1beta1.ReasonQoSChange, Stalled: true,
-		Message: fmt.Sprintf("its pod-level resources would change its QoS class from %s to %s, which cannot be done in place: raise the pod-level limit in the Deployment, or use controlledValues RequestsAndLimits", before, after),
-	}
+	return model.Stall(v1beta1.ReasonQoSChange,
+		"its pod-level resources would change its QoS class from %s to %s, which cannot be done in place: raise the pod-level limit in the Deployment, or use controlledValues RequestsAndLimits", before, after)
 }
 
 // podLevelQoS is the QoS class of a pod with these pod-level resources: they alone decide it.

@@ -25,19 +25,19 @@ const QuotaRetry = time.Minute
 // for that.
 
 // WithinQuotas is the sizes with as much of their raises as the quotas leave, and the quota that has no more.
-func (g Goals) WithinQuotas(pod workload.Pod, wanted Changes) (sizes Changes, missing model.Obstacle) {
+func (p Pod) WithinQuotas(wanted Changes) (sizes Changes, missing model.Obstacle) {
 	sizes = wanted
-	if len(g.Quotas) == 0 || sizes.RaiseNothing() {
+	if len(p.Quotas) == 0 || sizes.RaiseNothing() {
 		return sizes, missing
 	}
 	for _, r := range memoryFirst {
 		over := func(changed Changes, c Change) model.Obstacle {
 			var more workload.Resources
-			r.Copy(&more, changed.growth(pod))
+			r.Copy(&more, changed.growth(p.Pod))
 			if c.isKilled(r) {
-				return overQuota(g.Quotas, more, nil)
+				return overQuota(p.Quotas, more, nil)
 			}
-			return overQuota(g.Quotas, more, g.surgeIn)
+			return overQuota(p.Quotas, more, p.surgeIn)
 		}
 		given := sizes.part(func(other model.Resource, has, size workload.Resources) bool {
 			return other != r || !r.Raises(has, size)
@@ -62,7 +62,7 @@ func (g Goals) WithinQuotas(pod workload.Pod, wanted Changes) (sizes Changes, mi
 		}
 		sizes = given
 	}
-	return sizes.KeepingBurstable(pod), missing
+	return sizes.KeepingBurstable(p.Pod), missing
 }
 
 // urgentFirst is the order in which containers are raised: OOM-killed ones first.
@@ -131,12 +131,8 @@ func overQuota(quotas []workload.Quota, more workload.Resources, reserve func(wo
 			beside = fmt.Sprintf(", and %s for new pods of a rollout", r.Format(reserved))
 		}
 		if q.Used+added+reserved > q.Hard {
-			return model.Obstacle{
-				Reason: v1beta1.ReasonQuotaExceeded,
-				Message: fmt.Sprintf("ResourceQuota %s allows %s of %s, of which %s are used, and %s more are needed%s",
-					q.Name, r.Format(q.Hard), q.Key, r.Format(q.Used), r.Format(added), beside),
-				Stalled: true,
-			}
+			return model.Stall(v1beta1.ReasonQuotaExceeded, "ResourceQuota %s allows %s of %s, of which %s are used, and %s more are needed%s",
+				q.Name, r.Format(q.Hard), q.Key, r.Format(q.Used), r.Format(added), beside)
 		}
 	}
 	return model.Obstacle{}
@@ -158,7 +154,6 @@ func amountFor(key string, a workload.Resources) (model.Resource, int64) {
 	return model.CPU, 0
 }
 
-// withPurpose is the obstacle with what it blocks.
 func withPurpose(o model.Obstacle, suffix string) model.Obstacle {
 	if o.Exists() {
 		o.Message += suffix

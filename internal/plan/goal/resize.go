@@ -18,11 +18,11 @@ import (
 // Admissible are the sizes that the API server accepts. They are all of them, or else the first of
 // these parts that changes the pod: its memory, its CPU, or the lowered amounts. A pod is resized as a
 // whole. But if there is no room for its CPU, it can still get its memory, and a boost can still end.
-func (g Goals) Admissible(pod workload.Pod, sizes Changes) (Changes, model.Obstacle) {
+func (p Pod) Admissible(sizes Changes) (Changes, model.Obstacle) {
 	if !sizes.Differ() {
 		return sizes, model.Obstacle{} // the pod declares them already
 	}
-	refusal := g.RefusalOf(pod, sizes)
+	refusal := p.RefusalOf(sizes)
 	if !refusal.Exists() {
 		return sizes, refusal
 	}
@@ -31,30 +31,30 @@ func (g Goals) Admissible(pod workload.Pod, sizes Changes) (Changes, model.Obsta
 		parts = slices.Insert(parts, 0, sizes.WithMemoryLimits())
 	}
 	for _, part := range parts {
-		if g.IsPossibleChange(pod, part) {
+		if p.IsPossibleChange(part) {
 			return part, refusal
 		}
 	}
-	if declared := sizes.Unchanged(); g.IsPossible(pod, declared) {
+	if declared := sizes.Unchanged(); p.IsPossible(declared) {
 		return declared, refusal
 	}
 	return nil, refusal
 }
 
 // IsPossible reports whether nothing is known to keep the pod from these sizes.
-func (g Goals) IsPossible(pod workload.Pod, sizes Changes) bool {
-	return cmp.Or(g.RefusalOf(pod, sizes), g.BlockerOf(pod, sizes)) == model.Obstacle{}
+func (p Pod) IsPossible(sizes Changes) bool {
+	return cmp.Or(p.RefusalOf(sizes), p.BlockerOf(sizes)) == model.Obstacle{}
 }
 
 // IsPossibleChange reports whether the sizes change the pod, and nothing is known to keep it from them.
-func (g Goals) IsPossibleChange(pod workload.Pod, sizes Changes) bool {
-	return sizes.Differ() && g.IsPossible(pod, sizes)
+func (p Pod) IsPossibleChange(sizes Changes) bool {
+	return sizes.Differ() && p.IsPossible(sizes)
 }
 
 // RefusalOf is the API server's refusal of the sizes, or an expected one because of a quota or of a pod-level
 // limit. It is also set if the kubelet has granted neither them nor less.
-func (g Goals) RefusalOf(pod workload.Pod, sizes Changes) model.Obstacle {
-	for _, rejected := range g.RejectedResizes[pod.UID] {
+func (p Pod) RefusalOf(sizes Changes) model.Obstacle {
+	for _, rejected := range p.RejectedResizes[p.UID] {
 		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: true}
 		isRepeated := slices.Equal(rejected.Sizes, sizes.Sizes())
 		switch o.Reason {
@@ -73,7 +73,7 @@ func (g Goals) RefusalOf(pod workload.Pod, sizes Changes) model.Obstacle {
 			return o
 		}
 	}
-	return cmp.Or(sizes.overPodLevelLimit(pod), overQuota(g.Quotas, sizes.growth(pod), nil))
+	return cmp.Or(sizes.overPodLevelLimit(p.Pod), overQuota(p.Quotas, sizes.growth(p.Pod), nil))
 }
 
 // asksFor reports whether the sizes ask for no less than others, for any container.
@@ -85,20 +85,13 @@ func asksFor(sizes, others []model.Size) bool {
 }
 
 // BlockerOf is the obstacle that keeps the pod from being resized to these sizes in place.
-func (g Goals) BlockerOf(pod workload.Pod, sizes Changes) model.Obstacle {
-	for _, c := range sizes {
-		if _, ok := pod.Actual[c.Has.Name]; !ok {
-			return model.Obstacle{
-				Reason:      v1beta1.ReasonUnsupported,
-				Message:     "its node has not reported the applied resources, which a resize in place requires",
-				NeedsNewPod: !g.Now.Before(pod.Started.Add(StuckAfter)),
-			}
-		}
-	}
-	if o := sizes.qosObstacle(pod); o.Exists() {
+func (p Pod) BlockerOf(sizes Changes) model.Obstacle {
+	if slices.ContainsFunc(sizes, func(c Change) bool { return !c.IsReported }) {
+		o := model.Wait(v1beta1.ReasonUnsupported, "its node has not reported the applied resources, which a resize in place requires")
+		o.NeedsNewPod = !p.Now.Before(p.Started.Add(StuckAfter))
 		return o
 	}
-	return g.LimitRangeObstacle(pod, sizes)
+	return cmp.Or(sizes.qosObstacle(p.Pod), p.LimitRangeObstacle(sizes))
 }
 
 func (cs Changes) qosObstacle(pod workload.Pod) model.Obstacle {

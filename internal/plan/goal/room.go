@@ -4,7 +4,6 @@
 package goal
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -28,34 +27,30 @@ const leastPart = 10
 var memoryFirst = [...]model.Resource{model.Memory, model.CPU}
 
 // WithinRoom is the sizes without the part of their raises that the node of the pod has no room for, and what is missing.
-func (g Goals) WithinRoom(pod workload.Pod, wanted Changes) (sizes Changes, missing model.Obstacles) {
+func (p Pod) WithinRoom(wanted Changes) (sizes Changes, missing model.Obstacles) {
 	sizes = wanted
-	if _, isKnown := g.Room[pod.Node]; !isKnown {
+	if _, isKnown := p.Room[p.Node]; !isKnown {
 		return sizes, nil
 	}
 	for _, r := range memoryFirst {
-		sizes = g.fitting(r, pod, sizes)
+		sizes = p.fitting(r, sizes)
 	}
 	for i, c := range sizes {
 		for _, r := range memoryFirst {
 			if whole := r.Request(wanted[i].Size); r.Request(c.Size) < whole {
-				missing = append(missing, model.Obstacle{
-					Reason: v1beta1.ReasonDeferred,
-					Message: fmt.Sprintf("container %s has %s of %s of %s; its node has no more",
-						c.Has.Name, r.Format(r.Request(c.Has.Resources)), r.Format(whole), r),
-				})
+				missing = append(missing, model.Wait(v1beta1.ReasonDeferred, "container %s has %s of %s of %s; its node has no more",
+					c.Has.Name, r.Format(r.Request(c.Has.Resources)), r.Format(whole), r))
 			}
 		}
 	}
-	return sizes.KeepingBurstable(pod), missing
+	return sizes.KeepingBurstable(p.Pod), missing
 }
 
-// fitting is the sizes with as much of a resource as the node has room for.
-func (g Goals) fitting(r model.Resource, pod workload.Pod, sizes Changes) Changes {
+func (p Pod) fitting(r model.Resource, sizes Changes) Changes {
 	over := func(sizes Changes) int64 {
-		return r.Request(pod.CountedWith(sizes.Resized(pod))) - r.Request(pod.Counted()) - r.Of(g.Room[pod.Node])
+		return r.Request(p.CountedWith(sizes.Resized(p.Pod))) - r.Request(p.Counted()) - r.Of(p.Room[p.Node])
 	}
-	if !g.IsOvercommitted(pod) {
+	if !p.IsOvercommitted() {
 		if over(sizes) <= 0 {
 			return sizes
 		}
@@ -68,8 +63,8 @@ func (g Goals) fitting(r model.Resource, pod workload.Pod, sizes Changes) Change
 
 // IsOvercommitted reports whether the node of the pod has less than its pods request. A kubelet then grants no raise, of the
 // other resource either.
-func (g Goals) IsOvercommitted(pod workload.Pod) bool {
-	room, isKnown := g.Room[pod.Node]
+func (p Pod) IsOvercommitted() bool {
+	room, isKnown := p.Room[p.Node]
 	return isKnown && min(room.CPUMillis, room.MemoryBytes) < 0
 }
 

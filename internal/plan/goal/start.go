@@ -10,8 +10,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 const (
@@ -27,6 +25,7 @@ const (
 type boostable struct {
 	*Change
 
+	index int // in the changes of the pod
 	// base is its decided CPU request, and most that with the boost.
 	base, most int64
 	// until is the end of its boost; zero if it is not starting, or has had the boost of this start. If clocks
@@ -39,56 +38,55 @@ type boostable struct {
 // mayBoost reports whether the container may have a boost: it restarts nothing.
 func (c Change) mayBoost() bool { return c.Goal.Boost != nil && !c.Has.RestartOnCPU }
 
-// isBoosted reports whether a container that may be boosted has more CPU than is decided.
 func (c Change) isBoosted() bool {
 	return c.mayBoost() && c.Has.Requests.CPUMillis > c.Goal.Requests.CPUMillis
 }
 
 // boostables lists the containers of a pod that may be boosted, which would have these
 // sizes without it.
-func (g Goals) boostables(pod workload.Pod, plain Changes) (out []boostable) {
+func (p Pod) boostables(plain Changes) (out []boostable) {
 	for i := range plain {
 		if plain[i].mayBoost() {
-			out = append(out, g.boostableOf(pod, &plain[i]))
+			out = append(out, p.boostableOf(plain, i))
 		}
 	}
-	g.shareNode(pod, plain, out)
+	p.shareNode(plain, out)
 	return out
 }
 
-func (g Goals) boostableOf(pod workload.Pod, c *Change) boostable {
-	b, boost, cpu := boostable{Change: c, base: c.Size.Requests.CPUMillis}, *c.Goal.Boost, c.Goal.Of(model.CPU)
+func (p Pod) boostableOf(plain Changes, index int) boostable {
+	c := &plain[index]
+	b, boost, cpu := boostable{Change: c, index: index, base: c.Size.Requests.CPUMillis}, *c.Goal.Boost, c.Goal.Of(model.CPU)
 	b.most = min(cpu.Allowed.Fit(boostedRequest(boost, b.base)), cpu.ContainerCeiling)
 	if boost.LeastMillis > 0 {
 		b.most = min(b.most, cpu.MostRaised)
 	}
-	b.most = max(b.base, c.Goal.Resize(c.Has.Resources, cpuAlone(b.most)).Requests.CPUMillis)
-	b.until = boost.Until(pod, c.Has.Name, g.Now)
-	began, end := boost.Start(pod, c.Has.Name)
-	if pod.Resized.IsZero() || began.IsZero() {
-		b.raisedAtStart = g.StartedBoosted(pod)
+	b.most = max(b.base, c.Goal.Resize(c.Has.Resources, model.CPU.Alone(b.most)).Requests.CPUMillis)
+	b.until = boost.Until(p.Pod, c.Has.Name, p.Now)
+	began, end := boost.Start(p.Pod, c.Has.Name)
+	if p.Resized.IsZero() || began.IsZero() {
+		b.raisedAtStart = p.StartedBoosted()
 		return b
 	}
-	b.raisedAtStart = !pod.Resized.Before(began.Add(-clockSkew)) && pod.Resized.Before(end.Add(clockSkew))
-	if pod.Resized.After(began) && c.Has.Requests.CPUMillis <= b.base {
+	b.raisedAtStart = !p.Resized.Before(began.Add(-clockSkew)) && p.Resized.Before(end.Add(clockSkew))
+	if p.Resized.After(began) && c.Has.Requests.CPUMillis <= b.base {
 		b.until = time.Time{}
 	}
 	return b
 }
 
-// boostedRequest is the request with a boost.
 func boostedRequest(b model.Boost, request int64) int64 {
 	return max(b.LeastMillis, min(row.Scale(request, cmp.Or(b.Percent, 100)), model.CPU.Most()-b.MoreMillis)+b.MoreMillis)
 }
 
 // shareNode keeps the boosts within the CPU that the largest node and the node of the pod can give, and that a pod may have:
 // each gets an equal part. CPU that a container has begun with is not lowered while it starts.
-func (g Goals) shareNode(pod workload.Pod, plain Changes, list []boostable) {
-	node := g.mostBoosted(pod)
+func (p Pod) shareNode(plain Changes, list []boostable) {
+	node := p.mostBoosted()
 	if node == model.Any {
 		return
 	}
-	free := node - resized(pod.Footprint(), plain.Sizes()).OnceStarted().Counted().Requests.CPUMillis
+	free := node - resized(p.Footprint(), plain.Sizes()).OnceStarted().Counted().Requests.CPUMillis
 	for _, b := range list {
 		free -= b.keeps() - b.base
 	}
@@ -97,17 +95,16 @@ func (g Goals) shareNode(pod workload.Pod, plain Changes, list []boostable) {
 	}
 }
 
-// mostBoosted is the most CPU that a pod may request while it starts.
-func (g Goals) mostBoosted(pod workload.Pod) int64 {
-	most := g.Rows.Ceilings[model.CPU].Most
-	room, isKnown := g.Room[pod.Node]
+func (p Pod) mostBoosted() int64 {
+	most := p.Rows.Ceilings[model.CPU].Most
+	room, isKnown := p.Room[p.Node]
 	switch {
 	case !isKnown:
 		return most
-	case g.IsOvercommitted(pod):
+	case p.IsOvercommitted():
 		room.CPUMillis = 0
 	}
-	return min(most, pod.Counted().Requests.CPUMillis+room.CPUMillis)
+	return min(most, p.Counted().Requests.CPUMillis+room.CPUMillis)
 }
 
 // keeps is the least request while the container starts.
@@ -129,8 +126,7 @@ func boosted(list []boostable, plain Changes) (out Changes, until time.Time) {
 	out = slices.Clone(plain)
 	for _, b := range list {
 		if wanted := b.wanted(); !b.until.IsZero() && wanted > b.base {
-			i := slices.IndexFunc(plain, func(c Change) bool { return c.Has.Name == b.Has.Name })
-			model.CPU.Copy(&out[i].Size, b.Goal.Resize(b.Has.Resources, cpuAlone(wanted)))
+			model.CPU.Copy(&out[b.index].Size, b.Goal.Resize(b.Has.Resources, model.CPU.Alone(wanted)))
 			if until.IsZero() || b.until.Before(until) {
 				until = b.until
 			}
@@ -140,33 +136,33 @@ func boosted(list []boostable, plain Changes) (out Changes, until time.Time) {
 }
 
 // Boosted is the sizes of a pod with more CPU for containers that start, and when the first boost ends; zero for none.
-func (g Goals) Boosted(pod workload.Pod, plain Changes) (sizes Changes, until time.Time) {
-	sizes, until = boosted(g.boostables(pod, plain), plain)
-	return sizes.withMemory().KeepingBurstable(pod), until
+func (p Pod) Boosted(plain Changes) (sizes Changes, until time.Time) {
+	sizes, until = boosted(p.boostables(plain), plain)
+	return sizes.withMemory().KeepingBurstable(p.Pod), until
 }
 
 // StartedBoosted reports whether a pod has the CPU that new pods were created with because they start.
-func (g Goals) StartedBoosted(pod workload.Pod) bool {
-	return pod.Resized.IsZero() && slices.ContainsFunc(g.NewPods.Starts, func(start model.Size) bool {
-		c, _ := pod.Container(start.Container)
+func (p Pod) StartedBoosted() bool {
+	return p.Resized.IsZero() && slices.ContainsFunc(p.NewPods.Starts, func(start model.Size) bool {
+		c, _ := p.Container(start.Container)
 		return c.Requests.CPUMillis == start.Requests.CPUMillis
 	})
 }
 
 // HasBoost reports whether a container of the pod has more CPU than is decided because it started.
-func (g Goals) HasBoost(pod workload.Pod) bool {
-	return slices.ContainsFunc(g.Changes(pod), Change.isBoosted)
+func (p Pod) HasBoost() bool {
+	return slices.ContainsFunc(p.changes(), Change.isBoosted)
 }
 
 // KeepsBoost reports whether a pod is boosted although it has started long ago: what lowers no pod would not lower the next one
 // either.
-func (g Goals) KeepsBoost(pod workload.Pod) bool {
-	return model.IsAlive(pod) && slices.ContainsFunc(g.Changes(pod), func(c Change) bool {
+func (p Pod) KeepsBoost() bool {
+	return model.IsAlive(p.Pod) && slices.ContainsFunc(p.changes(), func(c Change) bool {
 		if !c.isBoosted() {
 			return false
 		}
-		_, end := c.Goal.Boost.Start(pod, c.Has.Name)
-		return pod.Resize.Infeasible || g.Now.After(model.Latest(end, g.Decision.Time).Add(StuckAfter))
+		_, end := c.Goal.Boost.Start(p.Pod, c.Has.Name)
+		return p.Resize.Infeasible || p.Now.After(model.Latest(end, p.Decision.Time).Add(StuckAfter))
 	})
 }
 
@@ -179,5 +175,3 @@ func (g Goals) BoostedBy() string {
 	}
 	return "earlier starts were throttled"
 }
-
-func cpuAlone(millis int64) quantity.Amounts { return quantity.Amounts{CPUMillis: millis} }

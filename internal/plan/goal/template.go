@@ -5,7 +5,6 @@ package goal
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -16,7 +15,7 @@ import (
 // Template is the Deployment's pod template by the decision.
 type Template struct {
 	Owned     []model.Size     // the values that we own, by container
-	Wanted    []model.Size     // all resources of the containers in Owned
+	Wanted    Changes          // all resources of the containers in Owned
 	Originals []model.Original // the original values to record first
 	IsChanged bool
 	Obstacle  model.Obstacle
@@ -29,11 +28,7 @@ func (g Goals) Template() (t Template) {
 		c := &g.Rows.Containers[i]
 		if c.Unreadable && c.Original != (model.Original{}) {
 			// A rewrite without what we own of it would remove that.
-			t.Obstacle = model.Obstacle{
-				Reason:  v1beta1.ReasonRejected,
-				Message: fmt.Sprintf("Container %s has resources outside the supported range: correct them in the Deployment", c.Name),
-				Stalled: true,
-			}
+			t.Obstacle = model.Stall(v1beta1.ReasonRejected, "Container %s has resources outside the supported range: correct them in the Deployment", c.Name)
 		}
 		if !c.Unreadable {
 			t.add(g, Goal{Container: c, Requests: g.Decision.Requests[c.Name]})
@@ -44,7 +39,7 @@ func (g Goals) Template() (t Template) {
 	case g.Deployment.PodLevelResources:
 		t.Obstacle = podLevelResources()
 	default:
-		t.Obstacle = g.OutOfBounds(t.Wanted)
+		t.Obstacle = g.OutOfBounds(t.Wanted.Sizes())
 	}
 	return t
 }
@@ -80,7 +75,7 @@ func (t *Template) add(g Goals, of Goal) {
 	}
 	if own != (workload.Resources{}) {
 		t.Owned = append(t.Owned, model.Size{Container: of.Name, Resources: own})
-		t.Wanted = append(t.Wanted, model.Size{Container: of.Name, Resources: c.Size})
+		t.Wanted = append(t.Wanted, c)
 	}
 	t.IsChanged = t.IsChanged || c.Size != of.Resources
 	if original != of.Original {
@@ -88,9 +83,12 @@ func (t *Template) add(g Goals, of Goal) {
 	}
 }
 
+// OwnsTemplate reports whether values of the template are ours, and may be changed.
+func (g Goals) OwnsTemplate() bool { return g.Policy.MayRollOut() && len(g.Originals) > 0 }
+
 // IsTemplateAsDecided reports whether a fallback has given the template the decided size.
 func (g Goals) IsTemplateAsDecided() bool {
-	if !g.Policy.MayRollOut() || len(g.Originals) == 0 {
+	if !g.OwnsTemplate() {
 		return false
 	}
 	t := g.DecidedTemplate()
@@ -111,7 +109,7 @@ func (g Goals) OverQuota(t Template) model.Obstacle {
 	if g.Deployment.Replicas == 0 {
 		return model.Obstacle{}
 	}
-	more := resized(g.NewPod(), t.Wanted).With(g.Bounds.Defaulted).Counted()
+	more := resized(g.NewPod(), t.Wanted.Sizes()).With(g.Bounds.Defaulted).Counted()
 	for _, r := range model.Resources {
 		r.Put(&more, r.Request(more)-g.freed(r.Request), r.Limit(more)-g.freed(r.Limit))
 	}
@@ -139,7 +137,6 @@ func (g Goals) PodsAt(sizes []model.Size) int {
 	})
 }
 
-// carries reports whether the pod declares what is set of the size.
 func carries(pod workload.Pod, size model.Size) bool {
 	c, ok := pod.Container(size.Container)
 	return ok && Cover(c.Resources, size.Resources) == c.Resources

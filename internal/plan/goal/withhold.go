@@ -8,7 +8,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -43,20 +42,18 @@ func (c Change) withinBounds(r model.Resource) workload.Resources {
 	if allowed >= request {
 		return c.Has.Resources
 	}
-	var requests quantity.Amounts
-	r.Set(&requests, allowed)
-	return c.Goal.Resize(c.Has.Resources, requests)
+	return c.Goal.Resize(c.Has.Resources, r.Alone(allowed))
 }
 
 // Withholding keeps what sizes would lower while usage is missing, and returns what that waits for. plain are the sizes without
 // boosts.
-func (g Goals) Withholding(pod workload.Pod, plain, sizes Changes) (out Changes, waits model.Obstacles) {
+func (p Pod) Withholding(plain, sizes Changes) (out Changes, waits model.Obstacles) {
 	out = slices.Clone(sizes)
-	if why := g.WaitsForUsage(); why.Exists() {
-		boosts := g.boostables(pod, plain)
+	if why := p.WaitsForUsage(); why.Exists() {
+		boosts := p.boostables(plain)
 		for i, c := range out {
 			endsBoost := func(r model.Resource) bool {
-				return !r.IsMemory() && slices.ContainsFunc(boosts, func(b boostable) bool { return b.Has.Name == c.Has.Name && b.raisedAtStart })
+				return !r.IsMemory() && slices.ContainsFunc(boosts, func(b boostable) bool { return b.index == i && b.raisedAtStart })
 			}
 			size, isWithheld := c.withheld(endsBoost)
 			if out[i].Size = size; isWithheld {
@@ -64,7 +61,7 @@ func (g Goals) Withholding(pod workload.Pod, plain, sizes Changes) (out Changes,
 			}
 		}
 	}
-	return out.KeepingBurstable(pod), waits
+	return out.KeepingBurstable(p.Pod), waits
 }
 
 // IsWithheld reports whether one of the obstacles is missing usage.

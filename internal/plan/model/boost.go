@@ -61,7 +61,6 @@ func (b Boost) Start(pod workload.Pod, container string) (began, end time.Time) 
 	return run.Since, b.latestEnd(run.Since)
 }
 
-// latestEnd is the end of a start that does not become Ready.
 func (b Boost) latestEnd(began time.Time) time.Time { return began.Add(startsWithin + b.Duration) }
 
 func (b Boost) endOfReady(pod workload.Pod, began time.Time) time.Time {

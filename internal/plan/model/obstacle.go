@@ -21,6 +21,18 @@ type Obstacle struct {
 	NeedsNewPod bool
 }
 
+// Wait is an obstacle that ends without a user.
+func Wait(reason, format string, args ...any) Obstacle {
+	return Obstacle{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// Stall is an obstacle that a user must remove.
+func Stall(reason, format string, args ...any) Obstacle {
+	o := Wait(reason, format, args...)
+	o.Stalled = true
+	return o
+}
+
 // Exists reports whether there is an obstacle.
 func (o Obstacle) Exists() bool { return o.Reason != "" }
 
@@ -64,7 +76,6 @@ func (o Obstacles) Verdict() Verdict {
 	return blockedState(sorted[0].Stalled).Because(sorted[0].Reason, Listed(messages, "; "))
 }
 
-// byUrgency sorts what needs a user first.
 func byUrgency(a, b Obstacle) int {
 	return cmp.Or(cmp.Compare(blockedState(b.Stalled), blockedState(a.Stalled)),
 		cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Subject, b.Subject))

@@ -6,6 +6,8 @@ package model
 import (
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -137,28 +139,16 @@ func (p Policy) SizesOnlyNewPods() bool { return p.Mode == v1beta1.UpdateModeIni
 // Verifies reports whether changes are verified.
 func (p Policy) Verifies() bool { return p.VerificationPeriod > 0 }
 
-// Controls reports whether the policy manages the resource of the container.
-func (p Policy) Controls(container string, r Resource) bool {
-	return r.controls(p.Containers[container])
-}
-
 // IsRaiseOnly reports whether a request for the resource is never lowered for less usage.
 func (p Policy) IsRaiseOnly(r Resource) bool {
 	return pick(r, p.ScaleDown.LeavesCPU, p.ScaleDown.LeavesMemory)
 }
 
-// ToDirection has the policy's bounds for changes of one direction.
-func (p Policy) ToDirection(d window.Direction) Direction {
-	if d == window.ScaleUp {
-		return p.ScaleUp
-	}
-	return p.ScaleDown
-}
-
 // CooldownOf is the shortest time between the last decision and a change in a direction.
 func (p Policy) CooldownOf(d window.Direction) time.Duration {
-	if own := p.ToDirection(d).Cooldown; own != nil {
-		return *own
+	own := p.ScaleDown.Cooldown
+	if d == window.ScaleUp {
+		own = p.ScaleUp.Cooldown
 	}
-	return p.Cooldown
+	return ptr.Deref(own, p.Cooldown)
 }

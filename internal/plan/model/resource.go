@@ -42,6 +42,12 @@ func (r Resource) Of(a quantity.Amounts) int64 { return pick(r, a.CPUMillis, a.M
 // Set sets the amount of the resource.
 func (r Resource) Set(a *quantity.Amounts, v int64) { *pick(r, &a.CPUMillis, &a.MemoryBytes) = v }
 
+// Alone has an amount of the resource, and none of the other.
+func (r Resource) Alone(v int64) (a quantity.Amounts) {
+	r.Set(&a, v)
+	return a
+}
+
 // Format writes an amount of the resource as users do.
 func (r Resource) Format(v int64) string {
 	if r.IsMemory() {
@@ -69,13 +75,13 @@ func (r Resource) IsInsufficientFor(pod workload.Pod) bool {
 	return pick(r, pod.InsufficientCPU, pod.InsufficientMemory)
 }
 
-func (r Resource) controls(p ContainerPolicy) bool { return pick(r, p.CPU, p.Memory) }
+// IsControlledBy reports whether a policy includes the resource.
+func (r Resource) IsControlledBy(p ContainerPolicy) bool { return pick(r, p.CPU, p.Memory) }
 
 func (r Resource) scaledBy(s workload.Scaled) string { return pick(r, s.CPU, s.Memory) }
 
 func (r Resource) taken(o *Original) *bool { return pick(r, &o.CPU, &o.Memory) }
 
-// pick is the value for the resource.
 func pick[T any](r Resource, cpu, memory T) T {
 	if r.IsMemory() {
 		return memory

@@ -4,8 +4,6 @@
 package model
 
 import (
-	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -193,7 +191,6 @@ func (s Situation) Original(container string) (Original, bool) {
 	return find(s.Originals, func(o Original) bool { return o.Container == container })
 }
 
-// find is the first element that a condition holds for, if there is one.
 func find[T any](list []T, is func(T) bool) (found T, ok bool) {
 	if i := slices.IndexFunc(list, is); i >= 0 {
 		return list[i], true
@@ -205,23 +202,12 @@ func find[T any](list []T, is func(T) bool) (found T, ok bool) {
 // changed.
 func (s Situation) TakenBy(container string, r Resource) Obstacle {
 	if hpa := r.scaledBy(s.Scaled); hpa != "" {
-		return Obstacle{
-			Reason: v1beta1.ReasonHPAConflict, Subject: r.String(),
-			Message: fmt.Sprintf("not managed, because HorizontalPodAutoscaler %s scales on its utilization", hpa),
-		}
+		return Wait(v1beta1.ReasonHPAConflict, "not managed, because HorizontalPodAutoscaler %s scales on its utilization", hpa).On(r.String())
 	}
 	if vpa := r.scaledBy(s.Sized[container]); vpa != "" {
-		return Obstacle{
-			Reason: v1beta1.ReasonVPAConflict, Subject: container + " " + r.String(),
-			Message: fmt.Sprintf("not managed, because VerticalPodAutoscaler %s sizes it", vpa),
-		}
+		return Wait(v1beta1.ReasonVPAConflict, "not managed, because VerticalPodAutoscaler %s sizes it", vpa).On(container + " " + r.String())
 	}
 	return Obstacle{}
-}
-
-// IsManaged reports whether the policy and the other autoscalers leave a resource to us.
-func (s Situation) IsManaged(policy Policy, container string, r Resource) bool {
-	return policy.Controls(container, r) && !s.TakenBy(container, r).Exists()
 }
 
 // WaitsForUsage blocks lower requests while usage is missing; no
@@ -230,10 +216,7 @@ func (s Situation) WaitsForUsage() Obstacle {
 	if s.MissingUsage == "" {
 		return Obstacle{}
 	}
-	return Obstacle{
-		Reason:  v1beta1.ReasonMetricsIncomplete,
-		Message: fmt.Sprintf("waits until all running pods report usage (%s)", s.MissingUsage),
-	}
+	return Wait(v1beta1.ReasonMetricsIncomplete, "waits until all running pods report usage (%s)", s.MissingUsage)
 }
 
 // IsAlive reports whether the pod runs and is not about to end.
@@ -273,34 +256,14 @@ func (s Situation) Count(is func(workload.Pod) bool) (n int) {
 func AppliedTo(pod workload.Pod) []workload.Container {
 	out := slices.Clone(pod.Containers)
 	for i, c := range out {
-		out[i].Resources = AppliedIn(pod, c)
+		out[i].Resources = pod.Applied(c.Name)
 	}
 	return out
-}
-
-// AppliedIn are a container's resources that the kubelet reports, or else what it declares.
-func AppliedIn(pod workload.Pod, c workload.Container) workload.Resources {
-	if actual, ok := pod.Actual[c.Name]; ok {
-		return actual
-	}
-	return c.Resources
 }
 
 // WasResized reports whether a resize of the pod was asked for, by anyone.
 func WasResized(pod workload.Pod) bool {
 	return !pod.Resized.IsZero() || pod.Resize != (workload.Resize{})
-}
-
-// Active are the active pods that have the container, and the container in them.
-func (s Situation) Active(policy Policy, container string) iter.Seq2[workload.Pod, workload.Container] {
-	return func(yield func(workload.Pod, workload.Container) bool) {
-		for _, pod := range s.Pods {
-			c, ok := pod.Readable(container)
-			if isIncluded := ok && s.IsActive(policy, pod); isIncluded && !yield(pod, c) {
-				return
-			}
-		}
-	}
 }
 
 // Injected names the containers of current pods that the template does not have, sorted: admission has
@@ -310,14 +273,20 @@ func (s Situation) Injected() (names []string) {
 		if !pod.Current || pod.Ended {
 			continue
 		}
-		for _, c := range pod.Containers {
-			if _, ok := s.Deployment.Container(c.Name); !ok {
-				names = append(names, c.Name)
-			}
+		for _, c := range s.besideTemplate(pod.Containers) {
+			names = append(names, c.Name)
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// besideTemplate are the containers that the template does not have.
+func (s Situation) besideTemplate(containers []workload.Container) []workload.Container {
+	return slices.DeleteFunc(slices.Clone(containers), func(c workload.Container) bool {
+		_, isInTemplate := s.Deployment.Container(c.Name)
+		return isInTemplate
+	})
 }
 
 // NewPod is the footprint that the next pod will probably have.
@@ -335,12 +304,7 @@ func (s Situation) Beside() (most quantity.Amounts) {
 		}
 	}
 	for _, pod := range pods {
-		beside := workload.Footprint{Overhead: pod.Overhead}
-		for _, c := range pod.Running {
-			if _, ok := s.Deployment.Container(c.Name); !ok {
-				beside.Running = append(beside.Running, c)
-			}
-		}
+		beside := workload.Footprint{Running: s.besideTemplate(pod.Running), Overhead: pod.Overhead}
 		counted := beside.Counted().Requests
 		most.CPUMillis, most.MemoryBytes = max(most.CPUMillis, counted.CPUMillis), max(most.MemoryBytes, counted.MemoryBytes)
 	}

@@ -28,8 +28,9 @@ const (
 
 // Standing is where one pod stands.
 type Standing struct {
+	goal.Pod
+
 	Activity Activity
-	Pod      workload.Pod
 	// Sizes are the sizes of its resize, whether it is still to be made or not.
 	Sizes goal.Changes
 	// IsBoosted is true if the pod is starting, and gets more CPU meanwhile.
@@ -66,9 +67,9 @@ const (
 )
 
 // Of is the standing of a pod.
-func Of(g goal.Goals, pod workload.Pod) Standing {
-	t := targetOf(g, pod)
-	sizes, refusal := g.Admissible(pod, t.sizes)
+func Of(pod goal.Pod) Standing {
+	t := targetOf(pod)
+	sizes, refusal := pod.Admissible(t.sizes)
 	s := Standing{Pod: pod, Sizes: sizes, IsBoosted: t.isBoosted(), Obstacles: t.dropped, RequeueAfter: t.retry}
 	if refusal.Exists() {
 		s.Obstacles = append(s.Obstacles, refusal)
@@ -77,18 +78,18 @@ func Of(g goal.Goals, pod workload.Pod) Standing {
 		s = s.within(goal.QuotaRetry)
 	}
 	if t.isBoosted() {
-		s = s.within(t.until.Sub(g.Now))
+		s = s.within(t.until.Sub(s.Now))
 	}
 	if sizes.Differ() {
-		s = classifyRequest(g, pod, s, refusal)
+		s = s.classifyRequest(refusal)
 	} else {
-		s = classifyAnswer(g, pod, s)
+		s = s.classifyAnswer()
 	}
 	for i, o := range s.Obstacles {
-		s.Obstacles[i] = o.On(SubjectOf(pod))
+		s.Obstacles[i] = o.On(SubjectOf(pod.Pod))
 	}
-	if g.IsLeaving(g.Policy, pod) {
-		return classifyLeaving(g, pod, s)
+	if pod.IsLeaving(pod.Policy, pod.Pod) {
+		return s.classifyLeaving()
 	}
 	return s
 }
@@ -98,26 +99,26 @@ func SubjectOf(pod workload.Pod) string { return "pod " + pod.Name }
 
 // classifyRequest is the standing of a pod that has not been asked for its sizes yet. refusal is the reason why they are not
 // all that it should have.
-func classifyRequest(g goal.Goals, pod workload.Pod, s Standing, refusal model.Obstacle) Standing {
-	blocker, frees := g.BlockerOf(pod, s.Sizes), s.Sizes.RaiseNothing()
+func (s Standing) classifyRequest(refusal model.Obstacle) Standing {
+	blocker, frees := s.BlockerOf(s.Sizes), s.Sizes.RaiseNothing()
 	switch {
 	case blocker.Reason == v1beta1.ReasonUnsupported: // until its node has had time to report the applied resources
-		return s.within(pod.Started.Add(goal.StuckAfter).Sub(g.Now)).blockedBy(blocker)
+		return s.within(s.Started.Add(goal.StuckAfter).Sub(s.Now)).blockedBy(blocker)
 	case blocker.Exists():
 		return s.blockedBy(blocker)
 	case s.IsBoosted:
 		return s.as(AsksBoost)
-	case frees && isStarting(pod) && !g.StartedBoosted(pod):
-		return s.blockedBy(model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "is lowered once it is Ready"})
-	case g.Decision.Verification != nil && s.Sizes.LowerRequest():
-		if raised, _ := g.WithinRoom(pod, s.Sizes.Raised()); g.IsPossibleChange(pod, raised) { // which does not wait for the verification
+	case frees && isStarting(s.Pod.Pod) && !s.StartedBoosted():
+		return s.blockedBy(model.Wait(v1beta1.ReasonPodsUnavailable, "is lowered once it is Ready"))
+	case s.Decision.Verification != nil && s.Sizes.LowerRequest():
+		if raised, _ := s.WithinRoom(s.Sizes.Raised()); s.IsPossibleChange(raised) { // which does not wait for the verification
 			s.Sizes = raised
 			return s.as(Asks)
 		}
 		return s.as(AsksReduction)
 	case frees:
 		return s.as(AsksFreeing)
-	case pod.Resize.Deferred:
+	case s.Resize.Deferred:
 		return s.as(AsksInstead)
 	case isPending(refusal.Reason):
 		return s.as(AsksAgain)
@@ -136,14 +137,14 @@ func isStarting(pod workload.Pod) bool {
 
 // classifyAnswer is the standing of a pod that declares its sizes. It depends on what the
 // kubelet reports.
-func classifyAnswer(g goal.Goals, pod workload.Pod, s Standing) Standing {
+func (s Standing) classifyAnswer() Standing {
 	switch {
-	case pod.Resize.Infeasible, pod.Resize.Deferred:
-		return classifyPending(g, pod, s)
-	case pod.Resize.Failed:
-		return classifyFailed(g, pod, s)
-	case pod.Resize.InProgress, !s.Sizes.AreApplied(pod):
-		return classifyInProgress(g, pod, s)
+	case s.Resize.Infeasible, s.Resize.Deferred:
+		return s.classifyPending()
+	case s.Resize.Failed:
+		return s.classifyFailed()
+	case s.Resize.InProgress, !s.Sizes.AreApplied():
+		return s.classifyInProgress()
 	case goal.IsWithheld(s.Obstacles):
 		return s.as(Withheld)
 	case len(s.Obstacles) > 0:
@@ -155,14 +156,14 @@ func classifyAnswer(g goal.Goals, pod workload.Pod, s Standing) Standing {
 // classifyPending is the standing of a pod whose kubelet does not grant the resize, at least not
 // now. After the grace the resize is withdrawn. It is withdrawn at once if it keeps other pods from the node, or one of its
 // resources from the pod.
-func classifyPending(g goal.Goals, pod workload.Pod, s Standing) Standing {
-	left := answeredSince(g, pod).Add(pendingGrace).Sub(g.Now)
+func (s Standing) classifyPending() Standing {
+	left := s.answeredSince().Add(pendingGrace).Sub(s.Now)
 	pending := model.Obstacle{
-		Reason: v1beta1.ReasonInfeasible, Message: cmp.Or(pod.Resize.Message, "its node can never hold the new size"), Stalled: true, NeedsNewPod: true,
+		Reason: v1beta1.ReasonInfeasible, Message: cmp.Or(s.Resize.Message, "its node can never hold the new size"), Stalled: true, NeedsNewPod: true,
 	}
-	if !pod.Resize.Infeasible { // which reserves nothing on its node: the resync is soon enough
+	if !s.Resize.Infeasible { // which reserves nothing on its node: the resync is soon enough
 		pending = model.Obstacle{
-			Reason: v1beta1.ReasonDeferred, Message: cmp.Or(pod.Resize.Message, "its node has no room for the new size yet"), NeedsNewPod: left <= 0,
+			Reason: v1beta1.ReasonDeferred, Message: cmp.Or(s.Resize.Message, "its node has no room for the new size yet"), NeedsNewPod: left <= 0,
 		}
 		s = s.within(min(left, pendingGrace))
 	}
@@ -170,11 +171,11 @@ func classifyPending(g goal.Goals, pod workload.Pod, s Standing) Standing {
 	if pending.Reason == v1beta1.ReasonDeferred {
 		s = s.as(Deferred)
 	}
-	takesRoom := pod.Resize.Deferred && g.IsOvercommitted(pod)
-	if left > 0 && !takesRoom && !holdsBackOther(g, pod) {
+	takesRoom := s.Resize.Deferred && s.IsOvercommitted()
+	if left > 0 && !takesRoom && !s.holdsBackOther() {
 		return s
 	}
-	s = withdrawn(g, pod, s, pending)
+	s = s.withdrawn(pending)
 	if takesRoom { // which bounds what is asked for next
 		s.Withdraws = nil
 	}
@@ -183,43 +184,40 @@ func classifyPending(g goal.Goals, pod workload.Pod, s Standing) Standing {
 
 // holdsBackOther reports whether the kubelet will never grant the resize, and the pod lacks both resources. A kubelet grants all
 // of a resize or nothing, and may grant one resource alone. A fallback replaces the pod instead.
-func holdsBackOther(g goal.Goals, pod workload.Pod) bool {
-	if !pod.Resize.Infeasible || g.Policy.MayEvict() || g.Policy.MayRollOut() {
+func (s Standing) holdsBackOther() bool {
+	if !s.Resize.Infeasible || s.Policy.MayEvict() || s.Policy.MayRollOut() {
 		return false
 	}
-	decided, _ := g.For(pod)
+	decided, _ := s.Decided()
 	lacks := func(r model.Resource) bool {
-		return slices.ContainsFunc(decided, func(c goal.Change) bool { return !r.IsApplied(pod.Actual[c.Has.Name], c.Size) })
+		return slices.ContainsFunc(decided, func(c goal.Change) bool { return !r.IsApplied(c.Actual, c.Size) })
 	}
 	return lacks(model.CPU) && lacks(model.Memory)
 }
 
 // classifyFailed is the standing of a pod whose kubelet could not apply the resize. It tries again by itself. A memory limit that
 // it cannot lower is restored: otherwise it would be lowered in a moment of less usage, and the pod might be OOM-killed in the next.
-func classifyFailed(g goal.Goals, pod workload.Pod, s Standing) Standing {
-	failed := model.Obstacle{
-		Reason:  v1beta1.ReasonResizeError,
-		Message: cmp.Or(pod.Resize.Message, "the kubelet could not actuate the resize and tries again"),
-	}
+func (s Standing) classifyFailed() Standing {
+	failed := model.Wait(v1beta1.ReasonResizeError, "%s", cmp.Or(s.Resize.Message, "the kubelet could not actuate the resize and tries again"))
 	isShrinking := func(c workload.Container) bool {
-		return model.IsBelow(c.Limits.MemoryBytes, pod.Actual[c.Name].Limits.MemoryBytes)
+		return model.IsBelow(c.Limits.MemoryBytes, s.Actual[c.Name].Limits.MemoryBytes)
 	}
-	if !slices.ContainsFunc(pod.Containers, isShrinking) {
-		left := stuckIn(g, pod)
+	if !slices.ContainsFunc(s.Containers, isShrinking) {
+		left := s.stuckIn()
 		failed.NeedsNewPod = left <= 0 && !s.IsBoosted
 		return s.within(max(0, left)).blockedBy(failed)
 	}
-	left := answeredSince(g, pod).Add(shrinkGrace).Sub(g.Now)
+	left := s.answeredSince().Add(shrinkGrace).Sub(s.Now)
 	s = s.within(max(0, left)).blockedBy(failed)
 	if left > 0 {
 		return s
 	}
-	return withdrawn(g, pod, s, failed)
+	return s.withdrawn(failed)
 }
 
 // withdrawn is the standing of a pod that declares again what it has, if it can.
-func withdrawn(g goal.Goals, pod workload.Pod, s Standing, why model.Obstacle) Standing {
-	sizes, ok := withoutPending(g, pod, s.Sizes)
+func (s Standing) withdrawn(why model.Obstacle) Standing {
+	sizes, ok := s.withoutPending()
 	if !ok {
 		return s
 	}
@@ -228,14 +226,14 @@ func withdrawn(g goal.Goals, pod workload.Pod, s Standing, why model.Obstacle) S
 	return s.as(AsksWithdrawal)
 }
 
-func classifyInProgress(g goal.Goals, pod workload.Pod, s Standing) Standing {
-	left := stuckIn(g, pod)
+func (s Standing) classifyInProgress() Standing {
+	left := s.stuckIn()
 	switch {
 	case left <= 0:
-		return s.blockedBy(model.Obstacle{
-			Reason: v1beta1.ReasonResizeError, Message: "the kubelet has not applied the new size for " + goal.StuckAfter.String(), NeedsNewPod: !s.IsBoosted,
-		})
-	case !s.IsBoosted, slices.ContainsFunc(s.Sizes, func(c goal.Change) bool { return model.Memory.Differs(pod.Actual[c.Has.Name], c.Size) }):
+		stuck := model.Wait(v1beta1.ReasonResizeError, "the kubelet has not applied the new size for %s", goal.StuckAfter)
+		stuck.NeedsNewPod = !s.IsBoosted
+		return s.blockedBy(stuck)
+	case !s.IsBoosted, slices.ContainsFunc(s.Sizes, func(c goal.Change) bool { return model.Memory.Differs(c.Actual, c.Size) }):
 		return s.as(InFlight).within(left)
 	}
 	return s.as(Boosting).within(left)
@@ -257,20 +255,20 @@ func (s Standing) within(d time.Duration) Standing {
 }
 
 // stuckIn is the time until a resize in progress has taken too long.
-func stuckIn(g goal.Goals, pod workload.Pod) time.Duration {
-	return min(askedAt(g, pod).Add(goal.StuckAfter).Sub(g.Now), goal.StuckAfter)
+func (s Standing) stuckIn() time.Duration {
+	return min(askedAt(s.Pod).Add(goal.StuckAfter).Sub(s.Now), goal.StuckAfter)
 }
 
 // askedAt is the time at which the pod was asked to have its size. If that is unknown: not before
 // the decision, nor before the pod started.
-func askedAt(g goal.Goals, pod workload.Pod) time.Time {
-	return model.Latest(g.Decision.Time, pod.Started, pod.Resized)
+func askedAt(pod goal.Pod) time.Time {
+	return model.Latest(pod.Decision.Time, pod.Started, pod.Resized)
 }
 
 // answeredSince is the time since which the kubelet has reported the same about this size.
-func answeredSince(g goal.Goals, pod workload.Pod) time.Time {
-	if pod.Resize.Since.IsZero() {
-		return askedAt(g, pod)
+func (s Standing) answeredSince() time.Time {
+	if s.Resize.Since.IsZero() {
+		return askedAt(s.Pod)
 	}
-	return pod.Resize.Since
+	return s.Resize.Since
 }

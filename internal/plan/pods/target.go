@@ -10,7 +10,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // A rollout leaves pods of an older template behind until it has replaced them. While it is paused or
@@ -40,30 +39,30 @@ func (t target) isBoosted() bool { return !t.until.IsZero() }
 //   - Nothing is lowered while usage is missing.
 //   - The quotas and the node of the pod have room for it.
 //   - Memory comes before CPU after an OOM kill.
-func targetOf(g goal.Goals, pod workload.Pod) target {
-	if g.IsLeaving(g.Policy, pod) {
-		return withinRoom(g, pod, withinQuotas(g, pod, target{sizes: g.Rescued(pod)}))
+func targetOf(pod goal.Pod) target {
+	if pod.IsLeaving(pod.Policy, pod.Pod) {
+		return target{sizes: pod.Rescued()}.withinQuotas(pod).withinRoom(pod)
 	}
-	plain, dropped := g.For(pod)
+	plain, dropped := pod.Decided()
 	t := target{sizes: plain, dropped: dropped}
 	if !pod.Resize.Infeasible && !pod.Resize.Deferred {
-		if sizes, until := g.Boosted(pod, plain); !until.IsZero() && g.IsPossible(pod, sizes) {
+		if sizes, until := pod.Boosted(plain); !until.IsZero() && pod.IsPossible(sizes) {
 			t.sizes, t.until = sizes, until
 		}
 	}
 	var waits model.Obstacles
-	t.sizes, waits = g.Withholding(pod, plain, t.sizes)
+	t.sizes, waits = pod.Withholding(plain, t.sizes)
 	t.dropped = append(t.dropped, waits...)
-	return memoryFirst(g, pod, withinRoom(g, pod, withinQuotas(g, pod, t)))
+	return t.withinQuotas(pod).withinRoom(pod).memoryFirst(pod)
 }
 
 // SizesOf are the sizes that a pod should have now.
-func SizesOf(g goal.Goals, pod workload.Pod) goal.Changes { return targetOf(g, pod).sizes }
+func SizesOf(pod goal.Pod) goal.Changes { return targetOf(pod).sizes }
 
 // withinQuotas is the target without the part of its raises that the quotas have no room for.
-func withinQuotas(g goal.Goals, pod workload.Pod, t target) target {
+func (t target) withinQuotas(pod goal.Pod) target {
 	var missing model.Obstacle
-	if t.sizes, missing = g.WithinQuotas(pod, t.sizes); missing.Exists() {
+	if t.sizes, missing = pod.WithinQuotas(t.sizes); missing.Exists() {
 		t.dropped, t.retry = append(t.dropped, missing), goal.QuotaRetry
 	}
 	return t
@@ -73,11 +72,11 @@ func withinQuotas(g goal.Goals, pod workload.Pod, t target) target {
 //
 // The fallback follows after the time that a kubelet may defer a resize. It counts from the decision and from the last
 // resize of the pod, so nothing has to be remembered. It may have passed already for a pod whose node fills up later.
-func withinRoom(g goal.Goals, pod workload.Pod, t target) target {
+func (t target) withinRoom(pod goal.Pod) target {
 	var missing model.Obstacles
-	t.sizes, missing = g.WithinRoom(pod, t.sizes)
+	t.sizes, missing = pod.WithinRoom(t.sizes)
 	for _, o := range missing {
-		o.NeedsNewPod = !g.Now.Before(askedAt(g, pod).Add(pendingGrace))
+		o.NeedsNewPod = !pod.Now.Before(askedAt(pod).Add(pendingGrace))
 		t.dropped, t.retry = append(t.dropped, o), roomRetry
 	}
 	return t
@@ -85,11 +84,11 @@ func withinRoom(g goal.Goals, pod workload.Pod, t target) target {
 
 // memoryFirst is the target without more CPU while the kubelet has not applied the memory that a pod gets after an OOM kill. A
 // kubelet grants all of a resize or nothing, and the node may have room for the memory only.
-func memoryFirst(g goal.Goals, pod workload.Pod, t target) target {
+func (t target) memoryFirst(pod goal.Pod) target {
 	isRaised := func(c goal.Change) bool {
-		return model.Memory.Raises(model.AppliedIn(pod, c.Has), c.Size)
+		return model.Memory.Raises(pod.Applied(c.Has.Name), c.Size)
 	}
-	if !g.Decision.IsUrgentRestart() || !slices.ContainsFunc(t.sizes, isRaised) {
+	if !pod.Decision.IsUrgentRestart() || !slices.ContainsFunc(t.sizes, isRaised) {
 		return t
 	}
 	sizes := slices.Clone(t.sizes)
@@ -98,21 +97,20 @@ func memoryFirst(g goal.Goals, pod workload.Pod, t target) target {
 			model.CPU.Copy(&sizes[i].Size, c.Has.Resources)
 		}
 	}
-	if sizes = sizes.KeepingBurstable(pod); g.IsPossible(pod, sizes) {
+	if sizes = sizes.KeepingBurstable(pod.Pod); pod.IsPossible(sizes) {
 		t.sizes = sizes
 	}
 	return t
 }
 
-// classifyLeaving is the standing of a pod that is about to be replaced.
-func classifyLeaving(g goal.Goals, pod workload.Pod, s Standing) Standing {
+func (s Standing) classifyLeaving() Standing {
 	s.IsLeaving = true
 	s.Obstacles = slices.DeleteFunc(s.Obstacles, func(o model.Obstacle) bool { return o.NeedsNewPod })
 	switch s.Activity {
 	case Asks, AsksInstead, AsksAgain, InFlight:
 		return s
 	case Complete:
-		if sizes, dropped := g.For(pod); len(dropped) == 0 && !sizes.Differ() {
+		if sizes, dropped := s.Decided(); len(dropped) == 0 && !sizes.Differ() {
 			return s.as(LeavingAtSize)
 		}
 	}

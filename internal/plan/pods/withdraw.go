@@ -10,7 +10,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // A resize that its kubelet does not grant is withdrawn after a while: the pod declares again
@@ -23,27 +22,26 @@ import (
 //
 // Nothing that a container has is taken from it. The step carries the version of the pod whose
 // status was read, so that a resize that was granted in the meantime is not undone.
-func withoutPending(g goal.Goals, pod workload.Pod, sizes goal.Changes) (out goal.Changes, ok bool) {
-	out = slices.Clone(sizes)
-	isGuaranteed := !pod.PodLevelResources && goal.QoSOf(pod) == corev1.PodQOSGuaranteed
-	for i, c := range sizes {
-		actual, isReported := pod.Actual[c.Has.Name]
-		if !isReported {
+func (s Standing) withoutPending() (out goal.Changes, ok bool) {
+	out = slices.Clone(s.Sizes)
+	isGuaranteed := !s.PodLevelResources && goal.QoSOf(s.Pod.Pod) == corev1.PodQOSGuaranteed
+	for i, c := range s.Sizes {
+		if !c.IsReported {
 			return nil, false
 		}
 		for _, r := range model.Resources {
-			if r.IsApplied(actual, c.Size) {
+			if r.IsApplied(c.Actual, c.Size) {
 				continue
 			}
-			request, limit := applied(r.Request(c.Size), r.Request(actual)), applied(r.Limit(c.Size), r.Limit(actual))
+			request, limit := applied(r.Request(c.Size), r.Request(c.Actual)), applied(r.Limit(c.Size), r.Limit(c.Actual))
 			if isGuaranteed {
 				request = limit // or the QoS class would change
 			}
 			r.Put(&out[i].Size, request, limit)
 		}
 	}
-	out = out.KeepingBurstable(pod)
-	return out, g.IsPossibleChange(pod, out)
+	out = out.KeepingBurstable(s.Pod.Pod)
+	return out, s.IsPossibleChange(out)
 }
 
 // applied is the applied amount. No request or limit is added or removed.

@@ -58,8 +58,9 @@ type Instance struct {
 // Row is one resource of a container.
 type Row struct {
 	Resource model.Resource
-	// IsControlled is true if the policy includes the resource, and IsManaged if nothing prevents that it is decided.
-	IsControlled, IsManaged bool
+	// IsControlled is true if the policy includes the resource, IsOurs if no other autoscaler manages it either, and IsManaged if
+	// nothing else prevents that it is decided.
+	IsControlled, IsOurs, IsManaged bool
 	// TakenBy is another autoscaler that manages it; no obstacle for none.
 	TakenBy model.Obstacle
 	// Template is the request that the API server gives a pod of the template: the limit if no request is set.
@@ -126,11 +127,12 @@ func (of collector) container(c workload.Container, written workload.Resources) 
 
 func (of collector) row(c *Container, r model.Resource) Row {
 	row := Row{
-		Resource: r, TakenBy: of.TakenBy(c.Name, r), IsControlled: of.policy.Controls(c.Name, r), Template: templateRequest(c.Resources, r),
+		Resource: r, TakenBy: of.TakenBy(c.Name, r), IsControlled: r.IsControlledBy(c.Policy), Template: templateRequest(c.Resources, r),
 		MaxAllowed: model.BoundOf(r.Of(c.Policy.MaxAllowed)), RaiseLimit: of.raiseLimit(c, r), ContainerCeiling: model.BoundOf(r.Of(of.Ceilings.Container)),
 		span: of.span(c, r),
 	}
-	row.IsManaged = row.IsControlled && !row.TakenBy.Exists() && !c.Unreadable
+	row.IsOurs = row.IsControlled && !row.TakenBy.Exists()
+	row.IsManaged = row.IsOurs && !c.Unreadable
 	for _, running := range c.Running { // a request that was added can't be taken back
 		row.Granted = max(row.Granted, cmp.Or(running.Granted(r), r.Request(running.Resources)))
 	}

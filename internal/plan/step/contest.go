@@ -59,7 +59,7 @@ func (p planner) arePodsUndone() bool {
 	managed := model.Requests{}
 	for _, c := range p.Rows.Containers {
 		for _, q := range c.Rows {
-			if q.IsControlled && !q.TakenBy.Exists() {
+			if q.IsOurs {
 				model.SetRequest(managed, c.Name, q.Resource, p.Decision.Request(c.Name, q.Resource))
 			}
 		}
@@ -85,7 +85,7 @@ func (p planner) isReleased(c model.Contest) bool {
 func (p planner) contested() (c model.Contest) {
 	t := p.Template()
 	if p.Policy.RollsOut() || p.ownValuesDiffer(t) {
-		c.Template = t.Wanted
+		c.Template = t.Wanted.Sizes()
 	}
 	if p.Policy.InPlace() {
 		c.Pods = p.contestedPods()
@@ -93,14 +93,13 @@ func (p planner) contested() (c model.Contest) {
 	return c
 }
 
-// contestedPods has the sizes of the pods that have other ones.
 func (p planner) contestedPods() map[string][]model.Size {
 	contested := map[string][]model.Size{}
 	for _, pod := range p.Pods {
 		if !model.IsAlive(pod) {
 			continue
 		}
-		if sizes := pods.SizesOf(p.Goals, pod); sizes.Differ() {
+		if sizes := pods.SizesOf(p.In(pod)); sizes.Differ() {
 			contested[pod.Name] = sizes.Sizes()
 		}
 	}

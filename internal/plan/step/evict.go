@@ -4,6 +4,7 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -40,7 +41,6 @@ type evictions struct {
 	lowered int // pods that have the decided size, or a part of it since it was decided
 }
 
-// next plans the next eviction.
 func (e evictions) next() model.Plan {
 	if e.Unsized.Exists() {
 		return e.without(e.Unsized.Verdict())
@@ -73,7 +73,6 @@ func (e evictions) next() model.Plan {
 	return e.without(e.blocked.Noting("The fallback Recreate leaves these pods: they lack neither memory nor CPU"))
 }
 
-// isOf reports whether an obstacle is about the pod.
 func isOf(pod workload.Pod) func(model.Obstacle) bool {
 	return func(o model.Obstacle) bool { return o.Subject == pods.SubjectOf(pod) }
 }
@@ -99,13 +98,12 @@ func (e evictions) harmOf(pod workload.Pod) harm {
 		return certain
 	case lacksCPU:
 		return onBusyNode
-	case !e.HasBoost(pod) && slices.ContainsFunc(e.reasons, func(o model.Obstacle) bool { return isOf(pod)(o) && neverEnds(o.Reason) }):
+	case !e.In(pod).HasBoost() && slices.ContainsFunc(e.reasons, func(o model.Obstacle) bool { return isOf(pod)(o) && neverEnds(o.Reason) }):
 		return certain
 	}
 	return none
 }
 
-// neverEnds reports whether a pod can never be resized for that reason.
 func neverEnds(reason string) bool {
 	return slices.Contains([]string{v1beta1.ReasonInfeasible, v1beta1.ReasonUnsupported, v1beta1.ReasonQoSChange}, reason)
 }
@@ -113,22 +111,18 @@ func neverEnds(reason string) bool {
 // isThrottled reports whether the CPU limit of a container is below the decided request.
 func (e evictions) isThrottled(pod workload.Pod) bool {
 	return slices.ContainsFunc(e.newPods.Sizes, func(size model.Size) bool {
-		c, _ := pod.Container(size.Container)
-		return model.IsBelow(model.AppliedIn(pod, c).Limits.CPUMillis, size.Requests.CPUMillis)
+		return model.IsBelow(pod.Applied(size.Container).Limits.CPUMillis, size.Requests.CPUMillis)
 	})
 }
 
-// lacks reports whether a pod has less of a resource than its replacement would have.
 func (e evictions) lacks(r model.Resource, pod workload.Pod) bool {
 	return e.compares(pod, r, func(has, size int64) bool { return size > has })
 }
 
-// compares compares the requests of a pod with those of its replacement.
 func (e evictions) compares(pod workload.Pod, r model.Resource, is func(has, size int64) bool) bool {
 	return slices.ContainsFunc(e.newPods.Sizes, func(size model.Size) bool {
-		c, _ := pod.Container(size.Container)
 		request := r.Request(size.Resources)
-		return request > 0 && is(r.Request(model.AppliedIn(pod, c)), request)
+		return request > 0 && is(r.Request(pod.Applied(size.Container)), request)
 	})
 }
 
@@ -148,24 +142,15 @@ func (e evictions) withheld(candidates []workload.Pod) (left []workload.Pod, isW
 
 // evict plans the eviction of one of the certain pods, or else of the first pod on a busy node, or returns what blocks it.
 func (e evictions) evict(certain, onBusyNode []workload.Pod) model.Plan {
-	if v := e.stopped(); v.Reason != "" {
-		return e.because(v)
-	}
-	unavailable, o := e.blocker()
-	if o.Exists() {
-		state := model.Waiting
-		if o.Reason == v1beta1.ReasonRecreating { // the last eviction is the reason
-			state = model.Changing
-		}
-		return e.because(state.Because(o.Reason, o.Message))
-	}
+	unavailable, blocker := e.blocker()
 	if len(unavailable) > 0 { // nothing is lost with them
 		certain, onBusyNode = slices.DeleteFunc(slices.Clone(certain), e.IsAvailable), slices.DeleteFunc(slices.Clone(onBusyNode), e.IsAvailable)
 	}
+	wait := e.waits()
 	if len(certain)+len(onBusyNode) == 0 {
-		return e.because(podsUnavailable().Verdict())
+		wait = podsUnavailable()
 	}
-	if v := e.waits(); v.Reason != "" {
+	if v := cmp.Or(e.stopped(), blocker, wait); v.Reason != "" {
 		return e.because(v)
 	}
 	step := model.Evict{Otherwise: e.blocked.Noting("The fallback Recreate leaves these pods while they lack no memory and their nodes have CPU to spare").Within(pressureRetry)}
@@ -180,14 +165,12 @@ func (e evictions) evict(certain, onBusyNode []workload.Pod) model.Plan {
 	return next
 }
 
-// because is the plan without a step, for pods that are to be replaced.
 func (e evictions) because(v model.Verdict) model.Plan {
 	next := e.without(v)
 	next.Verdict = next.Verdict.Noting(replaces(e.reasons))
 	return next
 }
 
-// waits delays the next eviction once pods may be evicted.
 func (e evictions) waits() model.Verdict {
 	open, in := decision.MayRestart(e.Decision.Reason, e.Policy.Windows, e.Now)
 	rejected, wait := e.RejectedEviction, e.untilLearned()
@@ -220,19 +203,19 @@ func (e evictions) stopped() model.Verdict {
 	return model.Verdict{}
 }
 
-// blocker is the obstacle to all evictions: not all replicas are available. An urgent
+// blocker is the reason why no pod is evicted now: not all replicas are available. An urgent
 // decision may evict pods that are unavailable and do not have the sizes yet, because
 // OOM-killed pods never become available.
-func (e evictions) blocker() (unavailable []workload.Pod, o model.Obstacle) {
+func (e evictions) blocker() (unavailable []workload.Pod, v model.Verdict) {
 	replicas, starting, isAnyUnavailable := int(e.Deployment.Replicas), 0, false
 	for _, pod := range e.Pods {
 		switch {
 		case pod.IsOver():
 			continue
 		case !pod.Current:
-			return nil, anotherRollout()
+			return nil, anotherRollout().Verdict()
 		case e.IsAvailable(pod):
-		case goal.HasSizes(pod, e.newPods.Sizes), e.StartedBoosted(pod):
+		case goal.HasSizes(pod, e.newPods.Sizes), e.In(pod).StartedBoosted():
 			starting++
 		case pod.Running && e.Decision.IsUrgentRestart():
 			unavailable = append(unavailable, pod)
@@ -244,13 +227,13 @@ func (e evictions) blocker() (unavailable []workload.Pod, o model.Obstacle) {
 	switch {
 	case isAnyUnavailable:
 	case max(starting, replicas) > 0:
-		return nil, model.Obstacle{Reason: v1beta1.ReasonRecreating, Message: "Waiting for the replacement pod to become ready"}
+		return nil, model.Changing.Because(v1beta1.ReasonRecreating, "Waiting for the replacement pod to become ready")
 	case !e.Deployment.RollingOut, len(unavailable) > 0:
-		return unavailable, model.Obstacle{}
+		return unavailable, v
 	}
 	return nil, podsUnavailable()
 }
 
-func podsUnavailable() model.Obstacle {
-	return model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "Not all replicas are available: no pod is evicted until they are"}
+func podsUnavailable() model.Verdict {
+	return model.Waiting.Because(v1beta1.ReasonPodsUnavailable, "Not all replicas are available: no pod is evicted until they are")
 }

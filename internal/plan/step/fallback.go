@@ -48,7 +48,6 @@ func (p planner) rollOutInstead(blocked model.Verdict, reasons model.Obstacles) 
 	return next
 }
 
-// replaces says why pods are replaced.
 func replaces(reasons model.Obstacles) string {
 	return "Requires pod replacement: " + reasons.Verdict().Message
 }

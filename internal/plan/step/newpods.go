@@ -32,21 +32,9 @@ func (p planner) sizeNewPodsOnly() model.Plan {
 	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size, and new pods get it"))
 }
 
-// newPodsBeside has the sizes of new pods in InPlace, beside the running pods that are resized. With the fallback
-// Recreate, learnNewPods does that.
-func (p planner) newPodsBeside() model.NewPods {
-	if !p.Policy.SizesNewPods {
-		return model.NewPods{}
-	}
-	return p.Goals.Next()
-}
-
 // learnNewPods says what new pods get with the fallback Recreate, and finds out from the
 // newest pod whether the API server does it.
 func (p planner) learnNewPods() model.NewPods {
-	if !p.Policy.MayEvict() {
-		return model.NewPods{}
-	}
 	before := p.Situation.NewPods
 	next := model.NewPods{IneffectiveOnPod: before.IneffectiveOnPod}
 	if p.Unsized.Exists() {
@@ -76,7 +64,7 @@ func (p planner) checkNewest(n model.NewPods) model.NewPods {
 	pod, sizes := newestAfter(p.Pods, before), p.applicableSizes(before.Sizes)
 	switch {
 	case pod.Name == "", len(sizes) == 0:
-	case !goal.HasSizes(pod, sizes) && !p.StartedBoosted(pod):
+	case !goal.HasSizes(pod, sizes) && !p.In(pod).StartedBoosted():
 		n.IneffectiveOnPod = pod.Name
 	case isKnownIneffective:
 		n.IneffectiveOnPod = ""

@@ -25,7 +25,7 @@ func (p planner) resize() model.Plan {
 	standings := make([]pods.Standing, 0, len(p.Pods))
 	for _, pod := range p.Pods {
 		if model.IsAlive(pod) {
-			standings = append(standings, pods.Of(p.Goals, pod))
+			standings = append(standings, pods.Of(p.In(pod)))
 		}
 	}
 	return p.choose(p.fold(standings))
@@ -55,7 +55,7 @@ func (p planner) fold(standings []pods.Standing) tally {
 		if s.IsLeaving {
 			t.leaving++
 		}
-		if s.Activity == pods.Complete || s.Activity == pods.Settled && s.Pod.Resized.After(p.Decision.Time.Add(-verification.ClockSkew)) {
+		if s.Activity == pods.Complete || s.Activity == pods.Settled && s.Resized.After(p.Decision.Time.Add(-verification.ClockSkew)) {
 			t.lowered++
 		}
 		switch {
@@ -68,7 +68,6 @@ func (p planner) fold(standings []pods.Standing) tally {
 	return t
 }
 
-// choose picks the next step.
 func (p planner) choose(t tally) model.Plan {
 	const resizing = "Pods are being resized in place"
 	p = p.within(t.requeueAfter)
@@ -122,11 +121,10 @@ func (p planner) underWay(t tally, next *pods.Standing) int {
 	return t.count[pods.InFlight] + t.count[pods.Deferred] + t.count[pods.AsksInstead]
 }
 
-// resizeTo is the resize of a pod to its sizes, with the pod-level resources that follow.
 func resizeTo(s *pods.Standing) model.Resize {
 	return model.Resize{
-		Pod: s.Pod.Name, UID: s.Pod.UID, ResourceVersion: s.Pod.ResourceVersion,
-		Sizes: s.Sizes.Sizes(), PodLevel: s.Sizes.PodLevel(s.Pod), Boost: s.IsBoosted, Withdraws: s.Withdraws,
+		Pod: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion,
+		Sizes: s.Sizes.Sizes(), PodLevel: s.Sizes.PodLevel(s.Pod.Pod), Boost: s.IsBoosted, Withdraws: s.Withdraws,
 	}
 }
 
@@ -174,7 +172,7 @@ func (p planner) nextBoost(t tally) *pods.Standing {
 			return &boost
 		}
 		boost.Sizes = boost.Sizes.Only(model.CPU)
-		if p.IsPossibleChange(boost.Pod, boost.Sizes) {
+		if boost.IsPossibleChange(boost.Sizes) {
 			return &boost
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
 )
 
-// rollOut plans the next change of the Deployment's pod template.
 func (p planner) rollOut() model.Plan {
 	t := p.Template()
 	p.progress.PodsAtSize = p.PodsAt(p.DecidedTemplate().Owned)
@@ -60,7 +59,7 @@ func (p planner) rolloutObstacle(t goal.Template) model.Obstacle {
 	case t.Obstacle.Exists():
 		return t.Obstacle
 	case p.Deployment.Paused:
-		return model.Obstacle{Reason: v1beta1.ReasonRolloutPaused, Message: "The Deployment is paused: its pod template is not changed until it is resumed"}
+		return model.Wait(v1beta1.ReasonRolloutPaused, "The Deployment is paused: its pod template is not changed until it is resumed")
 	case p.Deployment.RollingOut && !p.endsRollout(t):
 		return anotherRollout()
 	}
@@ -73,25 +72,11 @@ func (p planner) endsRollout(t goal.Template) bool {
 	if p.Decision.IsUrgentRestart() && !wasApplied {
 		return true
 	}
-	return slices.ContainsFunc(p.Pods, goal.LacksNode) && p.onlyLowers(t)
-}
-
-// onlyLowers reports whether the changed template requests less than the current one, and of no resource
-// more.
-func (p planner) onlyLowers(t goal.Template) bool {
-	least, most := int64(0), int64(0) // of the differences
-	for _, size := range t.Wanted {
-		c, _ := p.Deployment.Container(size.Container)
-		for _, r := range model.Resources {
-			more := r.Request(size.Resources) - r.Request(c.Resources)
-			least, most = min(least, more), max(most, more)
-		}
-	}
-	return most == 0 && least < 0
+	return slices.ContainsFunc(p.Pods, goal.LacksNode) && t.Wanted.OnlyLowerRequests()
 }
 
 func anotherRollout() model.Obstacle {
-	return model.Obstacle{Reason: v1beta1.ReasonRolloutInProgress, Message: "Another rollout of the Deployment is in progress"}
+	return model.Wait(v1beta1.ReasonRolloutInProgress, "Another rollout of the Deployment is in progress")
 }
 
 // rolledOut says how far the Deployment is with a template that is as decided.
@@ -115,13 +100,13 @@ func (p planner) rolledOut() model.Plan {
 
 // MustRestore reports whether we own something of the template, but nothing that is still
 // managed.
-func MustRestore(s model.Situation, policy model.Policy) bool {
-	if !policy.MayRollOut() || len(s.Originals) == 0 {
+func MustRestore(g goal.Goals) bool {
+	if !g.OwnsTemplate() {
 		return false
 	}
-	for _, original := range s.Originals {
-		for _, r := range model.Resources {
-			if original.Has(r) && s.IsManaged(policy, original.Container, r) {
+	for _, c := range g.Rows.Containers {
+		for _, q := range c.Rows {
+			if q.IsOurs && c.Original.Has(q.Resource) {
 				return false
 			}
 		}

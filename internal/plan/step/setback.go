@@ -30,10 +30,11 @@ func (p planner) setBack() (planner, *model.Resize) {
 		if !goal.LacksNode(pod) || !pod.Resized.IsZero() || pod.Generation > 1 { // after the end of a scheduling gate, it is not known how long it has waited
 			continue
 		}
-		sizes, left := p.AsInTemplate(pod), pod.NoNodeSince.Add(nodeGrace).Sub(p.Now)
+		in := p.In(pod)
+		sizes, left := in.AsInTemplate(), pod.NoNodeSince.Add(nodeGrace).Sub(p.Now)
 		switch {
 		case !sizes.Differ(), sizes.QoSOf(pod) != goal.QoSOf(pod), pod.PodLevelResources:
-		case cmp.Or(p.RefusalOf(pod, sizes), p.LimitRangeObstacle(pod, sizes)).Exists():
+		case cmp.Or(in.RefusalOf(sizes), in.LimitRangeObstacle(sizes)).Exists():
 		case left > 0:
 			p = p.within(left)
 		default:

@@ -41,10 +41,13 @@ func Next(g goal.Goals) model.Plan {
 	if p.IsTemplateAsDecided() {
 		p = p.with(p.Decision.Applied()) // by a rewrite whose status may have been lost
 	}
-	p.newPods = p.learnNewPods()
+	p.newPods = model.NewPods{}
+	if p.Policy.MayEvict() {
+		p.newPods = p.learnNewPods()
+	}
 	next := p.resize()
-	if !p.Policy.MayEvict() {
-		next.NewPods = p.with(next.Decision).newPodsBeside() // A verification may just have ended.
+	if p.Policy.SizesNewPods && !p.Policy.MayEvict() {
+		next.NewPods = p.with(next.Decision).Goals.Next() // A verification may just have ended.
 	}
 	switch next.Step.(type) {
 	case model.Resize, model.Evict: // a step that changes the template checks for a contest by itself
@@ -67,10 +70,8 @@ func (p planner) plan(step model.Step, v model.Verdict) model.Plan {
 	return model.Plan{Decision: p.Decision, NewPods: p.newPods, Step: step, Verdict: v.Within(p.requeueAfter), Progress: p.progress}
 }
 
-// without is the plan without a step.
 func (p planner) without(v model.Verdict) model.Plan { return p.plan(nil, v) }
 
-// with is the planner with another decision.
 func (p planner) with(d *model.Decision) planner {
 	p.Goals = p.With(d)
 	return p

@@ -62,7 +62,6 @@ func (c comparison) isComparable(pod workload.Pod) bool {
 	return c.IsActive(c.policy, pod)
 }
 
-// add counts the health of one pod.
 func (c comparison) add(h *cohortHealth, pod workload.Pod) {
 	isChanged, since := c.hasChanged(pod), c.Began
 	if isChanged {

@@ -99,7 +99,6 @@ func (f *podFailure) note(s severity, at time.Time, format string, args ...any) 
 	}
 }
 
-// count counts the pod as failed or not.
 func (f podFailure) count() int {
 	return min(int(f.severity), 1)
 }

@@ -105,7 +105,6 @@ func startOf(pod workload.Pod, container string, within time.Duration, now time.
 	return "is not Ready since it was started", max(run.Since.Add(within).Sub(now), 0)
 }
 
-// wasReady reports whether the pod has been Ready with the process.
 func wasReady(pod workload.Pod, run workload.Run) bool {
 	return pod.Ready || pod.Unready.After(run.Since)
 }
