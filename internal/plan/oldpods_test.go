@@ -5,6 +5,7 @@ package plan_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,5 +134,46 @@ func TestOldPodsAreVerifiedAmongThemselves(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// lacksQuota has a rollout whose first new pod a quota of memory refuses. The old pods have twice the template's size.
+func lacksQuota(used int64) func(*world) {
+	return func(w *world) {
+		d := &w.situation.Deployment
+		d.RollingOut, d.CreateFailure = true, "exceeded quota: team"
+		w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.memory", Hard: 600 * mebi, Used: used * mebi}}
+		w.situation.Pods = []workload.Pod{ofOldTemplate(pod("web-1", large())), ofOldTemplate(pod("web-2", large()))}
+	}
+}
+
+func TestOldPodsGiveARolloutTheRoomOfAQuota(t *testing.T) {
+	lower := func(cpu, memory int64) func(*world) {
+		rec := recommended("app")
+		rec.LowerBound = amounts(cpu, memory)
+		return recommends(rec)
+	}
+	justResized := func(w *world) { w.situation.Pods[0].Resized = noon.Add(-30 * time.Second) }
+	for name, tc := range map[string]struct {
+		given []func(*world)
+		want  string // the resize; empty for none
+	}{
+		"as much as it lacks":                    {[]func(*world){lacksQuota(512), lower(100, 100)}, "web-1 to app 200m 216Mi of 400m 432Mi"},
+		"as much as usage allows":                {[]func(*world){lacksQuota(512), lower(100, 240)}, "web-1 to app 200m 240Mi of 400m 480Mi"},
+		"nothing below an OOM kill":              {[]func(*world){lacksQuota(512), lower(100, 100), killedAt(256)}, ""},
+		"nothing if the quota has room":          {[]func(*world){lacksQuota(400), lower(100, 100)}, ""},
+		"nothing while the quota may not notice": {[]func(*world){lacksQuota(512), lower(100, 100), justResized}, ""},
+		"nothing while usage is missing":         {[]func(*world){lacksQuota(512), lower(100, 100), lackingUsage}, ""},
+		"nothing without a rollout":              {[]func(*world){lacksQuota(512), lower(100, 100), deployment(func(d *workload.Deployment) { d.RollingOut = false })}, ""},
+		"nothing if something else is refused":   {[]func(*world){lacksQuota(512), lower(100, 100), deployment(func(d *workload.Deployment) { d.CreateFailure = "denied" })}, ""},
+		"also in a rollout that is stuck":        {[]func(*world){lacksQuota(512), lower(100, 100), deployment(func(d *workload.Deployment) { d.Stuck = true })}, "web-1 to app 200m 216Mi of 400m 432Mi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := given(append([]func(*world){template(small()), decidedBefore()}, tc.given...)...)
+			got := say(w.next(noon))
+			if isResized := strings.Contains(got, "resizes"); tc.want == "" && isResized || !strings.Contains(got, tc.want) {
+				t.Errorf("want %q: %s", tc.want, got)
+			}
+		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -65,6 +66,47 @@ func (p Pod) WithinQuotas(wanted Changes) (sizes Changes, missing model.Obstacle
 	return sizes.KeepingBurstable(p.Pod), missing
 }
 
+// GivingBack is the sizes without as much of earlier raises as one new pod of a rollout lacks in a quota, and that quota. Such a
+// rollout replaces no pod, so old pods would keep the room for ever. Their requests stay above what usage and the template ask for,
+// and their limits stay. One pod at a time gives, since a quota notices with a delay.
+func (p Pod) GivingBack(sizes Changes) (given Changes, lacking model.Obstacle) {
+	gaveLast := func(pod workload.Pod) bool { return p.Now.Before(pod.Resized.Add(QuotaRetry)) }
+	if p.Current || !p.Deployment.RollingOut || !p.Deployment.LacksQuota() || p.MissingUsage != "" || slices.ContainsFunc(p.Pods, gaveLast) {
+		return sizes, lacking
+	}
+	given = slices.Clone(sizes)
+	made := p.newPod().Counted()
+	made.Limits = quantity.Amounts{} // which stay
+	for _, q := range sortedQuotas(p.Quotas) {
+		r, needed := amountFor(q.Key, made)
+		lacks := q.Used + needed - q.Hard
+		for i, c := range given {
+			request := r.Request(c.Size)
+			if give := min(lacks, request-c.least(r)); needed > 0 && give > 0 {
+				requests := quantity.Amounts{}
+				r.Set(&requests, request-give)
+				given[i].Size = c.Goal.Resize(c.Size, requests)
+				lacks -= give
+				lacking = model.Obstacle{Reason: v1beta1.ReasonQuotaExceeded, Message: fmt.Sprintf(
+					"ResourceQuota %s has no room in %s for a new pod of the rollout: old pods give back as much of their raises as usage allows", q.Name, q.Key)}
+			}
+		}
+	}
+	return given.KeepingBurstable(p.Pod), lacking
+}
+
+// least is the request that usage and the template ask for; Any if usage is not known.
+func (c Change) least(r model.Resource) int64 {
+	least := max(c.Goal.Of(r).Template, r.Of(c.Goal.Recommendation.LowerBound))
+	switch {
+	case !c.Goal.IsKnown, !c.Goal.Of(r).IsManaged:
+		return model.Any
+	case r.IsMemory():
+		return max(least, c.Goal.Recommendation.OOMFloor)
+	}
+	return least
+}
+
 // urgentFirst is the order in which containers are raised: OOM-killed ones first.
 func (cs Changes) urgentFirst(r model.Resource) (order []int) {
 	for _, isKilled := range []bool{true, false} {
@@ -115,10 +157,7 @@ func (g Goals) surgeIn(q workload.Quota) int64 {
 // overQuota says which quota has no room for an addition and a reserve. As the API server does,
 // it ignores what does not grow: a use over a quota may always shrink.
 func overQuota(quotas []workload.Quota, more workload.Resources, reserve func(workload.Quota) int64) model.Obstacle {
-	sorted := slices.SortedFunc(slices.Values(quotas), func(a, b workload.Quota) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
-	})
-	for _, q := range sorted {
+	for _, q := range sortedQuotas(quotas) {
 		r, added := amountFor(q.Key, more)
 		if added <= 0 {
 			continue
@@ -136,6 +175,12 @@ func overQuota(quotas []workload.Quota, more workload.Resources, reserve func(wo
 		}
 	}
 	return model.Obstacle{}
+}
+
+func sortedQuotas(quotas []workload.Quota) []workload.Quota {
+	return slices.SortedFunc(slices.Values(quotas), func(a, b workload.Quota) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+	})
 }
 
 // amountFor picks what a quota counts under a key; nothing under a key that we never

@@ -37,11 +37,11 @@ func (t target) isBoosted() bool { return !t.until.IsZero() }
 //   - More CPU for a container that starts. If the pod cannot have more CPU, it gets none: a boost never keeps a pod
 //     from its decided size.
 //   - Nothing is lowered while usage is missing.
-//   - The quotas and the node of the pod have room for it.
+//   - The quotas and the node of the pod have room for it. It leaves a waiting rollout room in the quotas.
 //   - Memory comes before CPU after an OOM kill.
 func targetOf(pod goal.Pod) target {
 	if pod.IsLeaving(pod.Policy, pod.Pod) {
-		return target{sizes: pod.Rescued()}.withinQuotas(pod).withinRoom(pod)
+		return target{sizes: pod.Rescued()}.withinQuotas(pod).givingBack(pod).withinRoom(pod)
 	}
 	plain, dropped := pod.Decided()
 	t := target{sizes: plain, dropped: dropped}
@@ -53,7 +53,7 @@ func targetOf(pod goal.Pod) target {
 	var waits model.Obstacles
 	t.sizes, waits = pod.Withholding(plain, t.sizes)
 	t.dropped = append(t.dropped, waits...)
-	return t.withinQuotas(pod).withinRoom(pod).memoryFirst(pod)
+	return t.withinQuotas(pod).givingBack(pod).withinRoom(pod).memoryFirst(pod)
 }
 
 // SizesOf are the sizes that a pod should have now.
@@ -64,6 +64,15 @@ func (t target) withinQuotas(pod goal.Pod) target {
 	var missing model.Obstacle
 	if t.sizes, missing = pod.WithinQuotas(t.sizes); missing.Exists() {
 		t.dropped, t.retry = append(t.dropped, missing), goal.QuotaRetry
+	}
+	return t
+}
+
+// givingBack is the target without the part of earlier raises that keeps a rollout waiting for a quota.
+func (t target) givingBack(pod goal.Pod) target {
+	var lacking model.Obstacle
+	if t.sizes, lacking = pod.GivingBack(t.sizes); lacking.Exists() {
+		t.dropped, t.retry = append(t.dropped, lacking), goal.QuotaRetry
 	}
 	return t
 }
@@ -107,7 +116,7 @@ func (s Standing) classifyLeaving() Standing {
 	s.IsLeaving = true
 	s.Obstacles = slices.DeleteFunc(s.Obstacles, func(o model.Obstacle) bool { return o.NeedsNewPod })
 	switch s.Activity {
-	case Asks, AsksInstead, AsksAgain, InFlight:
+	case Asks, AsksFreeing, AsksInstead, AsksAgain, InFlight:
 		return s
 	case Complete:
 		if sizes, dropped := s.Decided(); len(dropped) == 0 && !sizes.Differ() {
