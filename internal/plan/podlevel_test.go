@@ -87,9 +87,12 @@ func TestPodLevelResourcesThatCannotFollow(t *testing.T) {
 		return rejected(resources(requests, amounts(0, 0)), "Unsupported", "pods with pod-level resources cannot be resized")
 	}
 	rule := rulesOf(t)
-	rule("A limit that stays bounds the request",
+	rule("A limit that stays bounds what was decided before it",
 		given(decidedBefore(), requestsOnly, recommends(), pods(withPodLevel(pod("web-1", sized("app", amounts(100, 256), amounts(0, 0))), amounts(100, 256), amounts(150, 512)))),
-		"keeps app 200m 256Mi · Unsupported: pod web-1: its containers need 200m of cpu, and its pod-level limit stays at 150m: raise it in the Deployment, or use controlledValues RequestsAndLimitRaises · 0/1 stalled")
+		"decides app 150m 256Mi (Bounds) · resizes web-1 to app 150m 256Mi of - - · Resizing · 0/1 changing")
+	rule("It bounds a raise before it is decided: the part that fits is applied",
+		given(requestsOnly, recommends(recommended("app")), template(noLimits), pods(withPodLevel(pod("web-1", noLimits), amounts(120, 128), amounts(150, 512)))),
+		"decides app 130m 256Mi (LowerBound) · resizes web-1 to app 130m 256Mi of - - · Resizing · 0/1 changing")
 	rule("A Guaranteed pod keeps its class",
 		given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }), requestsOnly, recommends(), pods(withPodLevel(pod("web-1", noLimits), amounts(100, 128), amounts(100, 128)))),
 		"keeps app 50m 64Mi · QoSChange: pod web-1: its pod-level resources would change its QoS class from Guaranteed to Burstable, which cannot be done in place: raise the pod-level limit in the Deployment, or use controlledValues RequestsAndLimits · 0/1 stalled")

@@ -10,18 +10,21 @@ import (
 	"sort"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // A LimitRange of the type Pod bounds the sums of a pod's requests and limits, and the API server refuses a pod or a resize
 // beyond them as a whole. So the sums bound each raise before it is decided. A container gets the most that fits, first those
 // that were OOM-killed. Each raise leaves room for the template's requests of the other containers: one of them may be killed
-// next, and a limit that was raised is not lowered for it. Nothing is lowered because of a sum.
+// next, and a limit that was raised is not lowered for it. Nothing is lowered because of a sum. A pod-level limit that stays bounds the
+// sum of requests in the same way.
 
 // withinSums lowers the ceilings of requests to the part of the sums that a LimitRange leaves.
 func (e *evaluation) withinSums(r model.Resource, requests []request) {
-	most := r.Of(e.Bounds.PodMax)
-	if most == 0 {
+	bound := e.sumBound(r)
+	if bound == "" {
 		return
 	}
 	has, wants, template := make([]int64, len(requests)), make([]int64, len(requests)), make([]int64, len(requests))
@@ -33,9 +36,9 @@ func (e *evaluation) withinSums(r model.Resource, requests []request) {
 		wants[i] = max(has[i], min(q.largestOutcome(), q.ceiling))
 		template[i] = max(has[i], q.container.WrittenRequest(r))
 	}
-	pods := slices.DeleteFunc(e.sized(), func(pod workload.Footprint) bool { return !fits(pod, r, requests, has, most) }) // the others cannot be resized
+	pods := slices.DeleteFunc(e.sized(), func(pod workload.Footprint) bool { return !e.fits(pod, r, requests, has) }) // the others cannot be resized
 	allFit := func(amounts []int64) bool {
-		return !slices.ContainsFunc(pods, func(pod workload.Footprint) bool { return !fits(pod, r, requests, amounts, most) })
+		return !slices.ContainsFunc(pods, func(pod workload.Footprint) bool { return !e.fits(pod, r, requests, amounts) })
 	}
 	templateFits := allFit(template)
 	besides := func(amounts []int64) []int64 { // with room for the template's requests
@@ -60,7 +63,7 @@ func (e *evaluation) withinSums(r model.Resource, requests []request) {
 		})
 		if given[i] += int64(more); given[i] < wants[i] {
 			given[i] = max(has[i], given[i]/q.grain(given[i])*q.grain(given[i]))
-			q.ceiling, q.sum = given[i], fmt.Sprintf("LimitRange %s allows all containers of a pod together %s of %s, limits included", e.Bounds.Name, r.Format(most), r)
+			q.ceiling, q.sum = given[i], bound
 		}
 	}
 }
@@ -76,16 +79,46 @@ func (e *evaluation) sized() []workload.Footprint {
 	return out
 }
 
-// fits reports whether a pod with these requests has sums within the most.
-func fits(pod workload.Footprint, r model.Resource, requests []request, amounts []int64, most int64) bool {
-	sum := pod.With(func(c workload.Container) workload.Resources {
+// sumBound describes the bound of a pod's sums; empty for none.
+func (e *evaluation) sumBound(r model.Resource) string {
+	if most := r.Of(e.Bounds.PodMax); most > 0 {
+		return fmt.Sprintf("LimitRange %s allows all containers of a pod together %s of %s, limits included", e.Bounds.Name, r.Format(most), r)
+	}
+	for _, pod := range e.sized() {
+		if limit := e.podLevelLimit(pod, r); limit < model.Any {
+			return fmt.Sprintf("the pod-level limit of %s stays at %s with controlledValues RequestsOnly", r, r.Format(limit))
+		}
+	}
+	return ""
+}
+
+// podLevelLimit is the pod-level limit of a pod if it stays, whatever its containers request; Any for none.
+func (e *evaluation) podLevelLimit(pod workload.Footprint, r model.Resource) int64 {
+	if r.Request(pod.PodLevel) == 0 || slices.ContainsFunc(e.rows.Containers, func(c row.Container) bool { return c.Policy.Limits != model.LimitsStay }) {
+		return model.Any
+	}
+	return model.BoundOf(r.Limit(pod.PodLevel))
+}
+
+// fits reports whether the sums of a pod with these requests are within their bounds.
+func (e *evaluation) fits(pod workload.Footprint, r model.Resource, requests []request, amounts []int64) bool {
+	after := pod.With(func(c workload.Container) workload.Resources {
 		i := slices.IndexFunc(requests, func(q request) bool { return q.container.Name == c.Name && q.IsManaged })
 		if i < 0 || r.Request(c.Resources) == amounts[i] {
 			return c.Resources
 		}
-		return requests[i].container.Resize(c.Resources, r.Alone(amounts[i]))
-	}).Sum()
-	return max(r.Request(sum), r.Limit(sum)) <= most
+		var asked quantity.Amounts
+		r.Set(&asked, amounts[i])
+		return requests[i].container.Resize(c.Resources, asked)
+	})
+	sum := after.Sum()
+	if max(r.Request(sum), r.Limit(sum)) > model.BoundOf(r.Of(e.Bounds.PodMax)) {
+		return false
+	}
+	limit, podLevel := e.podLevelLimit(pod, r), r.Request(pod.PodLevel)
+	pod.PodLevel, after.PodLevel = workload.Resources{}, workload.Resources{}
+	beyond := max(0, podLevel-r.Request(pod.Sum())) // what the pod-level request has beyond the containers stays
+	return r.Request(after.Sum())+beyond <= limit
 }
 
 // urgentFirst is the order in which containers get room: OOM-killed ones first, then by name.
