@@ -235,6 +235,9 @@ func applied(s *scope) metav1.Condition {
 			c.Status = metav1.ConditionTrue
 		}
 		c.Reason, c.Message = s.plan.Verdict.Reason, s.plan.Verdict.Message
+		if c.Reason == v1beta1.ReasonNoPods {
+			c.Message = noteForeign(c.Message, s.observation.foreign)
+		}
 	}
 	return c
 }

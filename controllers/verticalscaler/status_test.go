@@ -182,6 +182,17 @@ func TestConditions(t *testing.T) {
 				"Applied=False NoPods: The Deployment has no running pods",
 			},
 		},
+		"pods of another owner are named": {
+			checkout(), aScope(planned("NoPods", "The Deployment has no running pods"), func(p *scope) {
+				p.status.Recommendation, p.observation.situation.Pods = nil, nil
+				p.observation.foreign = []string{"rollout-1 (ReplicaSet rollout)", "alone (no controller)"}
+			}),
+			[]string{
+				"Ready=True NoPods: The Deployment has no running pods. Pods that match its selector belong to another owner and are not sized: rollout-1 (ReplicaSet rollout), alone (no controller)",
+				"RecommendationProvided=False NoPods: No usage is collected while the Deployment has no running pods",
+				"Applied=False NoPods: The Deployment has no running pods. Pods that match its selector belong to another owner and are not sized: rollout-1 (ReplicaSet rollout), alone (no controller)",
+			},
+		},
 		"waiting for the Deployment is Ready": {
 			checkout(), &scope{now: noon},
 			[]string{
