@@ -18,10 +18,10 @@ import (
 // mostForeign limits the pods of other owners that a message names.
 const mostForeign = 3
 
-// foreignPods are the pods of other owners that match the selector of a Deployment without pods. An example are those of a
-// Rollout of Argo that refers to the Deployment.
+// foreignPods are the pods of other owners that match the selector of a Deployment without pods, such as pods of a Rollout of
+// Argo that refers to the Deployment.
 type foreignPods struct {
-	// uid and version are those of the Deployment.
+	// uid and version identify the Deployment and its state.
 	uid     types.UID
 	version string
 	// names are the names of the pods and of their controllers, at most mostForeign.
