@@ -9,7 +9,7 @@ const (
 	// ConditionReady sums up the other conditions. It is True while the operator learns or
 	// waits, or is suspended, and False if something is broken, or usage of running pods is
 	// missing. Reasons: OperatingNormally, Learning, DeploymentNotFound, Suspended, Paused,
-	// Frozen, RecommendOnly, MetricsIncomplete, or the reason of what is broken.
+	// Frozen, RecommendOnly, MetricsIncomplete, or the reason of a failure.
 	ConditionReady = "Ready"
 	// ConditionTargetFound is True if the Deployment exists and no other scaler sizes it.
 	// Reasons: DeploymentFound, DeploymentNotFound, Conflict.
@@ -29,21 +29,21 @@ const (
 	// ConditionStalled is True while the scaler needs action by a user (kstatus).
 	ConditionStalled = "Stalled"
 	// ConditionClusterAccess is False if the operator can read only a part of the cluster.
-	// Its message says what does not work. Otherwise the condition is absent. Ready does not
+	// Its message names the missing functions. Otherwise the condition is absent. Ready does not
 	// depend on it. Reasons: NamespacedInstall, NodesForbidden.
 	ConditionClusterAccess = "ClusterAccess"
 	// ConditionContainersFound is False if spec.resourcePolicy names a container that neither
 	// the Deployment nor its pods have: such a policy has no effect. Otherwise the condition
 	// is absent. Reason: ContainerNotFound.
 	ConditionContainersFound = "ContainersFound"
-	// ConditionReadyForPromotion is True if usage shows that what the scaler recommended would
-	// have been enough, for as long as the policy that has created it asks for. It is absent
-	// unless the scaler waits to be promoted. Reasons: EnoughEvidence, CollectingEvidence.
+	// ConditionReadyForPromotion is True if usage shows that the recommendations would have been
+	// enough, for the time that the scaler's policy requires. It is absent unless the scaler
+	// waits to be promoted. Reasons: EnoughEvidence, CollectingEvidence.
 	ConditionReadyForPromotion = "ReadyForPromotion"
 	// ConditionNewPodsSized is True if the API server gives new pods the decided size, and False
 	// if they start as in the pod template. It is absent if the scaler does not size new pods, and
 	// while nothing is decided. Ready does not depend on it. Reasons: Applied,
-	// AdmissionUnavailable, or that of what forbids the size.
+	// AdmissionUnavailable, or the reason of a rejected size.
 	ConditionNewPodsSized = "NewPodsSized"
 )
 

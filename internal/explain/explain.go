@@ -238,7 +238,7 @@ var (
 		"Check that the operator runs (kubectl get pods -A -l app.kubernetes.io/name=verticalscaler-operator), and see its log.",
 	}
 	outdated = Reason{
-		"Outdated", "The object was edited, and this status is that of its previous spec.", ByItself,
+		"Outdated", "The object was edited, and this status describes its previous spec.", ByItself,
 		"Try again in a moment; if it stays, check that the operator runs.",
 	}
 	profileRemoved = Reason{
