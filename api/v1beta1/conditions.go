@@ -8,15 +8,15 @@ package v1beta1
 const (
 	// ConditionReady sums up the other conditions. It is True while the operator learns or
 	// waits, or is suspended, and False if something is broken, or usage of running pods is
-	// missing. Reasons: OperatingNormally, Learning, WaitingForDeployment, Suspended, Paused,
-	// Frozen, RecommendOnly, MetricsIncomplete, or the reason of what is broken.
+	// missing. Reasons: OperatingNormally, Learning, DeploymentNotFound, Suspended, Paused,
+	// Frozen, RecommendOnly, MetricsIncomplete, or the reason of a failure.
 	ConditionReady = "Ready"
 	// ConditionTargetFound is True if the Deployment exists and no other scaler sizes it.
 	// Reasons: DeploymentFound, DeploymentNotFound, Conflict.
 	ConditionTargetFound = "TargetFound"
 	// ConditionRecommendationProvided is True if status.recommendation is reliable. Reasons:
-	// EnoughHistory, CollectingHistory, NoPods, MetricsUnavailable, MetricsIncomplete,
-	// WaitingForDeployment.
+	// EnoughHistory, Learning, NoPods, MetricsUnavailable, MetricsIncomplete, or the reason of
+	// TargetFound while that is not True.
 	ConditionRecommendationProvided = "RecommendationProvided"
 	// ConditionApplied is True if the pods have the requests and limits of status.decision.
 	// Otherwise its reason says why they do not.
@@ -29,21 +29,21 @@ const (
 	// ConditionStalled is True while the scaler needs action by a user (kstatus).
 	ConditionStalled = "Stalled"
 	// ConditionClusterAccess is False if the operator can read only a part of the cluster.
-	// Its message says what does not work. Otherwise the condition is absent. Ready does not
+	// Its message names the missing functions. Otherwise the condition is absent. Ready does not
 	// depend on it. Reasons: NamespacedInstall, NodesForbidden.
 	ConditionClusterAccess = "ClusterAccess"
 	// ConditionContainersFound is False if spec.resourcePolicy names a container that neither
 	// the Deployment nor its pods have: such a policy has no effect. Otherwise the condition
 	// is absent. Reason: ContainerNotFound.
 	ConditionContainersFound = "ContainersFound"
-	// ConditionReadyForPromotion is True if usage shows that what the scaler recommended would
-	// have been enough, for as long as the policy that has created it asks for. It is absent
-	// unless the scaler waits to be promoted. Reasons: EnoughEvidence, CollectingEvidence.
+	// ConditionReadyForPromotion is True if usage shows that the recommendations would have been
+	// enough, for the time that the scaler's policy requires. It is absent unless the scaler
+	// waits to be promoted. Reasons: EnoughEvidence, CollectingEvidence.
 	ConditionReadyForPromotion = "ReadyForPromotion"
 	// ConditionNewPodsSized is True if the API server gives new pods the decided size, and False
 	// if they start as in the pod template. It is absent if the scaler does not size new pods, and
 	// while nothing is decided. Ready does not depend on it. Reasons: Applied,
-	// AdmissionUnavailable, or that of what forbids the size.
+	// AdmissionUnavailable, or the reason of a rejected size.
 	ConditionNewPodsSized = "NewPodsSized"
 )
 
@@ -56,7 +56,7 @@ const (
 	ReasonCollectingEvidence = "CollectingEvidence"
 )
 
-// The reasons of Ready, TargetFound and RecommendationProvided.
+// The reasons of Ready, TargetFound and RecommendationProvided, and of Applied if they prevent it.
 const (
 	// ReasonOperatingNormally means that the scaler works and nothing blocks it.
 	ReasonOperatingNormally = "OperatingNormally"
@@ -68,11 +68,10 @@ const (
 	ReasonPaused = "Paused"
 	// ReasonRecommendOnly means that updateMode is Recommend.
 	ReasonRecommendOnly = "RecommendOnly"
-	// ReasonWaitingForDeployment means that the Deployment does not exist yet.
-	ReasonWaitingForDeployment = "WaitingForDeployment"
 	// ReasonDeploymentFound means that the Deployment exists.
 	ReasonDeploymentFound = "DeploymentFound"
-	// ReasonDeploymentNotFound means that the Deployment does not exist.
+	// ReasonDeploymentNotFound means that the Deployment does not exist. A scaler waits for it, and
+	// is Stalled after 10 minutes.
 	ReasonDeploymentNotFound = "DeploymentNotFound"
 	// ReasonContainerNotFound means that a container policy names a container that does not
 	// exist.
@@ -81,8 +80,6 @@ const (
 	ReasonConflict = "Conflict"
 	// ReasonEnoughHistory means that there is enough usage for a recommendation.
 	ReasonEnoughHistory = "EnoughHistory"
-	// ReasonCollectingHistory means that there is too little usage for a recommendation.
-	ReasonCollectingHistory = "CollectingHistory"
 	// ReasonMetricsUnavailable means that the operator cannot read usage.
 	ReasonMetricsUnavailable = "MetricsUnavailable"
 	// ReasonMetricsIncomplete means that running pods or containers have no usage, so nothing is
@@ -113,7 +110,7 @@ const (
 	// ReasonResizing means that a pod is being resized in place.
 	ReasonResizing = "Resizing"
 	// ReasonRollingOut means that the Deployment is rolling out a pod template with the
-	// decided requests.
+	// decided requests, or the newest one of a ScaledDeployment.
 	ReasonRollingOut = "RollingOut"
 	// ReasonRecreating means that the operator evicts pods one by one, and their
 	// replacements get the decided requests.
@@ -124,8 +121,6 @@ const (
 	// ReasonChangeReverted means that a change was reverted because pods did worse with it.
 	// It is not tried again without new evidence.
 	ReasonChangeReverted = "ChangeReverted"
-	// ReasonNoRecommendation means that there is no recommendation to apply yet.
-	ReasonNoRecommendation = "NoRecommendation"
 	// ReasonNewPodsOnly means that updateMode is Initial, and running pods are older than
 	// the decision. They are left alone.
 	ReasonNewPodsOnly = "NewPodsOnly"
@@ -247,12 +242,10 @@ const (
 )
 
 // The reasons of a ScaledDeployment's conditions Ready, Reconciling and Stalled, besides
-// Forbidden, QuotaExceeded, NamespaceTerminating, Rejected and Unknown.
+// RollingOut, Forbidden, QuotaExceeded, NamespaceTerminating, Rejected and Unknown.
 const (
 	// ReasonAvailable means that all pods have the newest pod template and are available.
 	ReasonAvailable = "Available"
-	// ReasonProgressing means that the Deployment is rolling out its newest pod template.
-	ReasonProgressing = "Progressing"
 	// ReasonReplacing means that the old Deployment must be deleted before the new one is
 	// created.
 	ReasonReplacing = "Replacing"

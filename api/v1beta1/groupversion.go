@@ -4,8 +4,8 @@
 // Package v1beta1 holds the API of VerticalScaler, group autoscaling.verticalscaler.io.
 //
 // A VerticalScaler names one Deployment in its namespace. The operator keeps the CPU
-// and memory of that Deployment's pods at what they need. Names are those of the
-// VerticalPodAutoscaler where the concept is the same.
+// and memory of that Deployment's pods at what they need. Names are the same as
+// in the VerticalPodAutoscaler where the concept is the same.
 //
 // +kubebuilder:object:generate=true
 // +groupName=autoscaling.verticalscaler.io

@@ -26,7 +26,7 @@ type NewPodSizes struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the API server reads.
+	// spec has the sizes for the API server.
 	// +required
 	Spec NewPodSizesSpec `json:"spec,omitzero"`
 }

@@ -19,7 +19,7 @@ const (
 	ScaledDeploymentLabel = "autoscaling.verticalscaler.io/scaled-deployment"
 
 	// AppliedAnnotation is on every object that a ScaledDeployment creates. Its value is a
-	// hash of what was last applied. The operator applies an object again only if it changed.
+	// hash of the last applied manifest. The operator applies an object again only if it changed.
 	AppliedAnnotation = "autoscaling.verticalscaler.io/applied"
 
 	// ApplyingLabel is on a Deployment while the operator applies it. Admission policies select the
@@ -63,7 +63,7 @@ type ScaledDeployment struct {
 	// +required
 	Spec ScaledDeploymentSpec `json:"spec,omitzero"`
 
-	// status is what the operator observed.
+	// status has the observations of the operator.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status ScaledDeploymentStatus `json:"status,omitzero"`
@@ -119,7 +119,7 @@ type ScaledDeploymentSpec struct {
 	Scaling *Scaling `json:"scaling,omitempty"`
 }
 
-// ScaledDeploymentStatus is what the operator observed.
+// ScaledDeploymentStatus has the observations of the operator.
 type ScaledDeploymentStatus struct {
 	// observedGeneration is the metadata.generation that this status describes, or -1 before the
 	// first reconcile.

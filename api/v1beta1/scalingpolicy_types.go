@@ -84,7 +84,7 @@ type ScalingPolicy struct {
 	// +required
 	Spec ScalingPolicySpec `json:"spec"`
 
-	// status is what the operator observed.
+	// status has the observations of the operator.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status ScalingPolicyStatus `json:"status,omitzero"`
@@ -134,7 +134,7 @@ type ClusterScalingPolicy struct {
 	// +required
 	Spec ClusterScalingPolicySpec `json:"spec"`
 
-	// status is what the operator observed.
+	// status has the observations of the operator.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status ScalingPolicyStatus `json:"status,omitzero"`
@@ -173,7 +173,7 @@ type ClusterScalingPolicySpec struct {
 	PolicyRules `json:",inline"`
 }
 
-// PolicyRules are what both kinds of policies have in common.
+// PolicyRules are the fields that both kinds of policies have.
 type PolicyRules struct {
 	// deploymentSelector selects Deployments by their labels. It must not be empty. Unset means
 	// all Deployments.
@@ -192,7 +192,7 @@ type PolicyRules struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Priority",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	Priority int32 `json:"priority,omitempty"`
 
-	// rollout is how scalers get from recommending to the update mode of the template.
+	// rollout configures the promotion of scalers to the update mode of the template.
 	// +optional
 	// +kubebuilder:default={}
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Rollout"
@@ -235,7 +235,7 @@ type ClusterExclusions struct {
 	DeploymentExclusions `json:",inline"`
 }
 
-// PolicyRollout is how scalers are promoted from start to the update mode of the template.
+// PolicyRollout configures the promotion of scalers from start to the update mode of the template.
 type PolicyRollout struct {
 	// start is the update mode of new scalers until they are promoted. With that of the template,
 	// none is promoted. Defaults to Recommend.
@@ -262,16 +262,16 @@ type PolicyRollout struct {
 	// +kubebuilder:validation:Maximum=100
 	MaxStarvedPercent *int32 `json:"maxStarvedPercent,omitempty"`
 
-	// maxConcurrentPercent is how many of the policy's scalers may be verified at the same time,
-	// in percent, and at least one. Defaults to 5.
+	// maxConcurrentPercent is the percentage of the policy's scalers that may be verified at the
+	// same time, at least one scaler. Defaults to 5.
 	// +optional
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxConcurrentPercent *int32 `json:"maxConcurrentPercent,omitempty"`
 
-	// verificationSeconds is how long a promoted scaler is verified, in seconds. A change that it
-	// reverts and an OOM kill in this time count as harm. Defaults to 86400, a day.
+	// verificationSeconds is the duration of the verification of a promoted scaler, in seconds. A
+	// reverted change and an OOM kill in this time count as harm. Defaults to 86400, a day.
 	// +optional
 	// +kubebuilder:default=86400
 	// +kubebuilder:validation:Minimum=1
@@ -292,7 +292,7 @@ type PolicyRollout struct {
 	ResumeTime *metav1.Time `json:"resumeTime,omitempty"`
 }
 
-// ScalingPolicyStatus is what the operator observed. Its size does not depend on the number of
+// ScalingPolicyStatus has the observations of the operator. Its size does not depend on the number of
 // Deployments.
 type ScalingPolicyStatus struct {
 	// observedGeneration is the metadata.generation that this status describes, or -1 before the
@@ -344,13 +344,13 @@ type ScalingPolicyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Unsized new pods"
 	UnsizedNewPods []PolicyCount `json:"unsizedNewPods,omitempty"`
 
-	// rollout is how far the promotion is.
+	// rollout is the progress of the promotion.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Rollout"
 	Rollout *PolicyRolloutStatus `json:"rollout,omitempty"`
 
-	// savings are how much less the Deployments request, and could request. Unset before the
-	// first recommendation.
+	// savings are the reductions of the Deployments' requests, decided and recommended. Unset before
+	// the first recommendation.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Savings"
 	Savings *PolicySavings `json:"savings,omitempty"`
@@ -381,7 +381,7 @@ type PolicySummary struct {
 	Promoted string `json:"promoted,omitempty"`
 }
 
-// PolicyCount is how many Deployments have one reason.
+// PolicyCount is the number of Deployments with one reason.
 type PolicyCount struct {
 	// reason is the reason in one word.
 	// +required
@@ -398,14 +398,14 @@ type PolicyCount struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=320
 	Examples []string `json:"examples,omitempty"`
-	// message says what the reason means, and what to do. Unset if the reason says it all.
+	// message explains the reason and the action to take. Unset if the reason needs no explanation.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 }
 
-// PolicyRolloutStatus is how far the promotion of a policy's scalers is.
+// PolicyRolloutStatus is the progress of the promotion of a policy's scalers.
 type PolicyRolloutStatus struct {
 	// collecting is the number of scalers that have too little evidence to be promoted.
 	// +optional
@@ -438,14 +438,14 @@ type PolicyRolloutStatus struct {
 	Halts []PolicyHalt `json:"halts,omitempty"`
 }
 
-// PolicyHalt is that the promotion of a policy has halted.
+// PolicyHalt is a halt of the promotion of a policy.
 type PolicyHalt struct {
-	// namespace is where promotion has halted. "*" stands for all namespaces.
+	// namespace is the namespace in which promotion has halted. "*" stands for all namespaces.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// time is when the last of the harm was done.
+	// time is the time of the last harm.
 	// +required
 	Time metav1.Time `json:"time,omitzero"`
 	// message is the cause.
@@ -458,10 +458,10 @@ type PolicyHalt struct {
 // PolicySavings are the savings of a policy for all pods, compared with their pod templates,
 // rounded to two digits. Negative means more.
 type PolicySavings struct {
-	// applied is how much less promoted scalers have decided to request.
+	// applied is the reduction that promoted scalers have decided.
 	// +optional
 	Applied Savings `json:"applied,omitzero"`
-	// recommended is how much less the other scalers recommend to request.
+	// recommended is the reduction that the other scalers recommend.
 	// +optional
 	Recommended Savings `json:"recommended,omitzero"`
 }

@@ -48,7 +48,7 @@ const (
 	AnyContainer = "*"
 )
 
-// UpdateMode is how the operator applies a recommendation.
+// UpdateMode is the way in which the operator applies recommendations.
 // +kubebuilder:validation:Enum=Recommend;Initial;InPlace;Rollout
 type UpdateMode string
 
@@ -64,7 +64,7 @@ const (
 	UpdateModeRollout UpdateMode = "Rollout"
 )
 
-// Fallback is what InPlace does with a pod that cannot be resized in place.
+// Fallback is the action of InPlace for a pod that cannot be resized in place.
 // +kubebuilder:validation:Enum=Wait;RecreateUnderPressure;Recreate;Rollout
 type Fallback string
 
@@ -80,7 +80,7 @@ const (
 	FallbackRollout Fallback = "Rollout"
 )
 
-// NewPodPolicy is what new pods start with in the mode InPlace.
+// NewPodPolicy selects the initial size of new pods in the mode InPlace.
 // +kubebuilder:validation:Enum=Sized;AsTemplate
 type NewPodPolicy string
 
@@ -158,7 +158,7 @@ type VerticalScaler struct {
 	// +required
 	Spec VerticalScalerSpec `json:"spec,omitzero"`
 
-	// status is what the operator observed, decided and changed.
+	// status has the observations, decisions and changes of the operator.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status VerticalScalerStatus `json:"status,omitzero"`
@@ -186,7 +186,7 @@ type VerticalScalerSpec struct {
 	Scaling `json:",inline"`
 }
 
-// Scaling is how a Deployment is sized.
+// Scaling configures the sizing of a Deployment.
 type Scaling struct {
 	// suspend stops the operator from changing anything. It still observes and recommends. Values
 	// in a pod template stay; updateMode Recommend restores them. Defaults to false.
@@ -194,36 +194,36 @@ type Scaling struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Suspend",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	Suspend bool `json:"suspend,omitempty"`
 
-	// updatePolicy is how and when recommendations are applied.
+	// updatePolicy configures how and when recommendations are applied.
 	// +optional
 	// +kubebuilder:default={}
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Update policy"
 	UpdatePolicy UpdatePolicy `json:"updatePolicy,omitzero"`
 
-	// resourcePolicy limits what is recommended for each container. Unset means no limits.
+	// resourcePolicy limits the recommendations for each container. Unset means no limits.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource policy"
 	ResourcePolicy *ResourcePolicy `json:"resourcePolicy,omitempty"`
 
-	// recommendationPolicy is how much capacity recommendations reserve. Unset means the
-	// profile Balanced.
+	// recommendationPolicy configures the reserve in recommendations. Unset means the profile
+	// Balanced.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Recommendation policy"
 	RecommendationPolicy *RecommendationPolicy `json:"recommendationPolicy,omitempty"`
 }
 
-// UpdatePolicy is how and when recommendations are applied.
+// UpdatePolicy configures how and when recommendations are applied.
 type UpdatePolicy struct {
-	// updateMode is how recommendations are applied. Recommend changes nothing. Initial sizes new
-	// pods only. InPlace resizes running pods without restarting them. Rollout writes the requests
-	// into the Deployment's pod template, and the Deployment replaces its pods. Defaults to
-	// InPlace.
+	// updateMode is the way in which recommendations are applied. Recommend changes nothing.
+	// Initial sizes new pods only. InPlace resizes running pods without restarting them. Rollout
+	// writes the requests into the Deployment's pod template, and the Deployment replaces its
+	// pods. Defaults to InPlace.
 	// +optional
 	// +kubebuilder:default=InPlace
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Update mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Recommend","urn:alm:descriptor:com.tectonic.ui:select:Initial","urn:alm:descriptor:com.tectonic.ui:select:InPlace","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	UpdateMode UpdateMode `json:"updateMode,omitempty"`
 
-	// fallback is what updateMode InPlace does with a pod that cannot be resized in place. The node
+	// fallback is the action of InPlace for a pod that cannot be resized in place. The node
 	// may be too small, have had no room for ten minutes, or not support resizing. A resize may
 	// also change the QoS class or restart a container. Wait leaves the pod as it is and reports
 	// why. Recreate evicts a pod that its size hurts, one at a time, if the PodDisruptionBudget
@@ -237,7 +237,7 @@ type UpdatePolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait","urn:alm:descriptor:com.tectonic.ui:select:Recreate","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	Fallback Fallback `json:"fallback,omitempty"`
 
-	// newPods is what new pods start with in updateMode InPlace. Sized gives them the decided size,
+	// newPods selects the initial size of new pods in InPlace. Sized gives them the decided size,
 	// or the one before while a lower size is being verified, if the policy for that is installed
 	// (new-pods.yaml, Kubernetes 1.36). AsTemplate leaves them as in the pod template until they
 	// run. updateMode Initial and the fallbacks that evict pods always size new pods. Other update
@@ -275,8 +275,8 @@ type UpdatePolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tolerance in percent",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TolerancePercent *int32 `json:"tolerancePercent,omitempty"`
 
-	// verificationSeconds is how long changed pods must stay healthy before a change is final, in
-	// seconds. A request is lowered in place in a quarter of the pods first, and in the others
+	// verificationSeconds is the time in which changed pods must stay healthy before a change is
+	// final, in seconds. A request is lowered in place in a quarter of the pods first, and in the others
 	// after this time. If changed pods do clearly worse than unchanged ones, the change is
 	// reverted. 0 turns verification off. Defaults to 120.
 	// +optional
@@ -351,7 +351,7 @@ const (
 
 // UpdateWindow is a recurring time when requests may be changed.
 type UpdateWindow struct {
-	// schedule is when the window opens: a cron expression of five fields, such as "0 2 * * SAT".
+	// schedule has the opening times: a cron expression of five fields, such as "0 2 * * SAT".
 	// The fields are minute, hour, day of month, month (1-12 or JAN-DEC) and day of week (0-6 or
 	// SUN-SAT). Each is a number, a range 1-5, a list 1,3 or *, optionally with a step /2. If both
 	// days are restricted, either one is enough. With an invalid schedule, the window never opens
@@ -372,7 +372,7 @@ type UpdateWindow struct {
 	// +kubebuilder:validation:XValidation:rule="self != 'Local' && self.matches('^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}$') && timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",message="must be the IANA name of a time zone, such as Europe/Berlin or UTC"
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// durationMinutes is how long the window stays open, in minutes of elapsed time, from 1 to
+	// durationMinutes is the duration of the window, in minutes of elapsed time, from 1 to
 	// 10080 (a week). A decision made in it is completed later; a rollout must start in it.
 	// +required
 	// +kubebuilder:validation:Minimum=1
@@ -388,7 +388,7 @@ type UpdateWindow struct {
 	Directions []ChangeDirection `json:"directions,omitempty"`
 }
 
-// ResourcePolicy limits what is recommended.
+// ResourcePolicy limits recommendations.
 type ResourcePolicy struct {
 	// containerPolicies has at most one policy for each container; "*" applies to all others. A
 	// container without any policy gets the defaults.
@@ -420,7 +420,7 @@ func (p *ResourcePolicy) For(container string) (policy ContainerPolicy) {
 // cost of a rule from the lengths in the schema, and it loses them behind optional
 // fields (self.?minAllowed.?cpu).
 
-// ContainerPolicy limits what is recommended for one container.
+// ContainerPolicy limits the recommendations for one container.
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || [self.minAllowed.cpu, self.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || [self.minAllowed.memory, self.maxAllowed.memory].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.limits) || !has(self.limits.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.limits.maxAllowed.cpu) || [self.minAllowed.cpu, self.limits.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.limits.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most limits.maxAllowed.cpu",fieldPath=".minAllowed"
@@ -465,8 +465,9 @@ type ContainerPolicy struct {
 	// +optional
 	MaxAllowed *ResourceBounds `json:"maxAllowed,omitempty"`
 
-	// limits is how limits follow their requests. The operator never adds or removes a limit, sets
-	// one below its request, or raises one above what a LimitRange allows. Unset keeps the template's ratio.
+	// limits configures limits, which follow their requests. The operator never adds or removes a
+	// limit, sets one below its request, or raises one above the maximum of a LimitRange. Unset
+	// keeps the template's ratio.
 	// +optional
 	Limits *LimitPolicy `json:"limits,omitempty"`
 
@@ -497,13 +498,13 @@ const (
 	BoostQuantity StartupBoostType = "Quantity"
 )
 
-// CPUStartupBoost is how much more CPU a container gets at startup, and for how long. Limits follow
-// controlledValues and limits. The boosted request respects the same bounds as any request; if the
-// boost is not possible, the decided request applies. A boost waits for no cooldown and no window.
+// CPUStartupBoost is additional CPU for a starting container. Limits follow controlledValues and
+// limits. The boosted request respects the same bounds as any request; if the boost is not
+// possible, the decided request applies. A boost waits for no cooldown and no window.
 // +kubebuilder:validation:XValidation:rule="has(self.factor) == (self.type == 'Factor')",message="must be set if type is Factor, and unset otherwise",fieldPath=".factor"
 // +kubebuilder:validation:XValidation:rule="has(self.quantity) == (self.type == 'Quantity')",message="must be set if type is Quantity, and unset otherwise",fieldPath=".quantity"
 type CPUStartupBoost struct {
-	// type is how the boost is computed: Factor multiplies the request, Quantity adds to it.
+	// type is the calculation of the boost: Factor multiplies the request, Quantity adds to it.
 	// +required
 	Type StartupBoostType `json:"type,omitempty"`
 
@@ -523,8 +524,8 @@ type CPUStartupBoost struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int || !string(self).matches('[nu]$|[.][0-9]*m$|[.][0-9]{4,}|[.].*[eE]-|[eE]-([^3]|3.)')",message="must be in whole millicores, such as 250m or 0.25"
 	Quantity *resource.Quantity `json:"quantity,omitempty"`
 
-	// durationSeconds is how long the boost lasts after the pod is Ready, in seconds. 0 ends
-	// it as soon as the pod is Ready. Defaults to 0.
+	// durationSeconds is the duration of the boost after the pod is Ready, in seconds. 0 ends it as
+	// soon as the pod is Ready. Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -532,11 +533,11 @@ type CPUStartupBoost struct {
 	DurationSeconds *int32 `json:"durationSeconds,omitempty"`
 }
 
-// LimitPolicy is how limits follow their requests.
+// LimitPolicy configures limits, which follow their requests.
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || [self.minAllowed.cpu, self.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || [self.minAllowed.memory, self.maxAllowed.memory].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
 type LimitPolicy struct {
-	// headroomPercent is how far a limit is above its request, in percent of the request.
+	// headroomPercent is the headroom of a limit above its request, in percent of the request.
 	// It replaces the template's ratio. Unset keeps the ratio.
 	// +optional
 	HeadroomPercent *ResourcePercents `json:"headroomPercent,omitempty"`
@@ -608,7 +609,7 @@ const (
 	ProfileCalm RecommendationProfile = "Calm"
 )
 
-// RecommendationPolicy is how much capacity recommendations reserve.
+// RecommendationPolicy configures the reserve in recommendations.
 type RecommendationPolicy struct {
 	// profile weighs the cost of reserved capacity against the risk of too little. Balanced suits
 	// most workloads. Frugal reserves less, and Safe reserves more. Calm is deprecated and means
@@ -631,7 +632,7 @@ type RecommendationPolicy struct {
 	SafetyMarginPercent *int32 `json:"safetyMarginPercent,omitempty"`
 }
 
-// VerticalScalerStatus is what the operator observed, decided and changed.
+// VerticalScalerStatus has the observations, decisions and changes of the operator.
 type VerticalScalerStatus struct {
 	// observedGeneration is the metadata.generation that this status describes, or -1 before the
 	// first reconcile.
@@ -657,12 +658,12 @@ type VerticalScalerStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Summary"
 	Summary *Summary `json:"summary,omitempty"`
 
-	// recommendation is what the containers need.
+	// recommendation has the recommended requests of the containers.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Recommendation"
 	Recommendation *Recommendation `json:"recommendation,omitempty"`
 
-	// decision is what the operator decided to apply, and when.
+	// decision has the requests that the operator decided to apply.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Decision"
 	Decision *Decision `json:"decision,omitempty"`
@@ -683,7 +684,7 @@ type VerticalScalerStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Original resources"
 	OriginalResources *OriginalResources `json:"originalResources,omitempty"`
 
-	// newPods is what the API server sets on new pods of the Deployment, in updateMode
+	// newPods has the values that the API server sets on new pods of the Deployment, in updateMode
 	// Initial, and in InPlace with newPods Sized. Unset if it sets nothing.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="New pods"
@@ -730,7 +731,7 @@ type Target struct {
 // Summary has the values that kubectl get shows.
 type Summary struct {
 	// cpu is the CPU request of one pod: "500m->310m" while 310m is decided, "310m" if no change is
-	// needed, and "500m (310m)" while 310m is only recommended. The first amount is that of the pod
+	// needed, and "500m (310m)" while 310m is only recommended. The first amount is the one of the pod
 	// furthest from the second.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -750,18 +751,18 @@ type Summary struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Pods",xDescriptors="urn:alm:descriptor:text"
 	Pods string `json:"pods,omitempty"`
-	// reason is that of the condition Ready, or of Applied while the scaler operates normally.
+	// reason is the reason of the condition Ready, or of Applied while the scaler operates normally.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Reason",xDescriptors="urn:alm:descriptor:text"
 	Reason string `json:"reason,omitempty"`
-	// reasonTime is when reason became what it is. Unset if the reason is older than this field.
+	// reasonTime is the time at which reason was set. Unset if the reason is older than this field.
 	// +optional
 	ReasonTime *metav1.Time `json:"reasonTime,omitempty"`
 }
 
-// Recommendation is what the containers of the Deployment need.
+// Recommendation has the recommended requests of the Deployment's containers.
 type Recommendation struct {
 	// containerRecommendations has one entry for each container with enough history.
 	// +optional
@@ -787,7 +788,7 @@ type Amounts struct {
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
-// ContainerRecommendation is what one container needs.
+// ContainerRecommendation has the recommended requests of one container.
 type ContainerRecommendation struct {
 	// containerName is the container's name.
 	// +required
@@ -806,7 +807,7 @@ type ContainerRecommendation struct {
 	// uncappedTarget is the target before minAllowed and maxAllowed apply.
 	// +optional
 	UncappedTarget Amounts `json:"uncappedTarget,omitzero"`
-	// observedSeconds is how much usage the target is based on, in seconds. A target is never
+	// observedSeconds is the observed time behind the target, in seconds. A target is never
 	// lowered with less. 0 means none.
 	// +optional
 	ObservedSeconds int64 `json:"observedSeconds,omitempty"`
@@ -829,7 +830,7 @@ type RecommendationReason struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Code string `json:"code,omitempty"`
-	// margin is what the step adds to the previous value, as a percentage: "15%" or "12.5%".
+	// margin is the addition of the step to the previous value, as a percentage: "15%" or "12.5%".
 	// The sum is rounded up: CPU to millicores, memory to MiB, or to 64 KiB below 64 MiB.
 	// Unset means that the step replaces the previous value.
 	// +optional
@@ -845,12 +846,12 @@ type RecommendationReason struct {
 	Value resource.Quantity `json:"value"`
 }
 
-// Decision is what the operator decided to apply.
+// Decision has the requests that the operator decided to apply.
 type Decision struct {
-	// time is when the decision was made.
+	// time is the time of the decision.
 	// +required
 	Time metav1.Time `json:"time"`
-	// reason is what led to the decision: OOMKill, Bounds, LowerBound, ScaleUp, ScaleDown,
+	// reason is the cause of the decision: OOMKill, Bounds, LowerBound, ScaleUp, ScaleDown,
 	// Adopted or Reverted.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -866,11 +867,11 @@ type Decision struct {
 	// Defaults to false.
 	// +optional
 	AppliedToTemplate bool `json:"appliedToTemplate,omitempty"`
-	// reverts is how often another writer undid this or an earlier decision, with at most a day
-	// between two times. At 2, the operator stops (Contested). 0 means never.
+	// reverts counts the times at which another writer undid this or an earlier decision, each
+	// within a day of the previous one. At 2, the operator stops (Contested). 0 means never.
 	// +optional
 	Reverts int32 `json:"reverts,omitempty"`
-	// lastRevertTime is when the operator last observed a revert. Unset means never.
+	// lastRevertTime is the time of the last observed revert. Unset means never.
 	// +optional
 	LastRevertTime *metav1.Time `json:"lastRevertTime,omitempty"`
 	// contestedBy lists the field managers that own the contested values, and how they
@@ -887,10 +888,10 @@ type Decision struct {
 
 // Verification is the state of a decision while its changed pods are verified.
 type Verification struct {
-	// startTime is when the requests in lastGood were first changed.
+	// startTime is the time at which the requests in lastGood were first changed.
 	// +required
 	StartTime metav1.Time `json:"startTime"`
-	// lastGood are the previous requests of what is being verified.
+	// lastGood are the requests before the change that is being verified.
 	// +optional
 	// +listType=map
 	// +listMapKey=containerName
@@ -903,11 +904,11 @@ type Verification struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	UnhealthyPods []types.UID `json:"unhealthyPods,omitempty"`
-	// observedSince is when all pods to verify had been changed. Unset before that.
+	// observedSince is the time at which all pods to verify had been changed. Unset before that.
 	// +optional
 	ObservedSince *metav1.Time `json:"observedSince,omitempty"`
-	// firstPodsVerifiedTime is when the first changed pods had been healthy long enough for
-	// the others to follow. Unset before that.
+	// firstPodsVerifiedTime is the time at which the first changed pods had been healthy long
+	// enough for the others to follow. Unset before that.
 	// +optional
 	FirstPodsVerifiedTime *metav1.Time `json:"firstPodsVerifiedTime,omitempty"`
 }
@@ -934,14 +935,13 @@ type RevertedChange struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[eE].*[0-9]{3}')",message="must have an exponent of at most two digits"
 	LastGood resource.Quantity `json:"lastGood"`
-	// time is when the request was reverted.
+	// time is the time at which the request was reverted.
 	// +required
 	Time metav1.Time `json:"time"`
-	// observedSeconds is how much usage the reverted request was based on, in seconds. 0
-	// means none.
+	// observedSeconds is the observed time behind the reverted request, in seconds. 0 means none.
 	// +optional
 	ObservedSeconds int64 `json:"observedSeconds,omitempty"`
-	// message is what the operator observed, and on which pods.
+	// message describes the observation and names the pods.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -1001,7 +1001,7 @@ type OriginalContainerResources struct {
 	Limits Amounts `json:"limits,omitzero"`
 }
 
-// NewPods is what the API server sets on new pods.
+// NewPods has the values that the API server sets on new pods.
 type NewPods struct {
 	// containers are the requests and limits of containers of new pods, by name. A container gets
 	// them only if it has limits for the same resources. Except in updateMode Initial, pods of
@@ -1033,19 +1033,19 @@ type NewPods struct {
 	// +kubebuilder:validation:MaxLength=128
 	ReplicaSetUID types.UID `json:"replicaSetUID,omitempty"`
 
-	// failureTime is when the API server refused to create pods with these values. For a
-	// day after that, and until the spec is edited, new pods start as in the pod template.
+	// failureTime is the time at which the API server refused to create pods with these values. For
+	// a day after that, and until the spec is edited, new pods start as in the pod template.
 	// +optional
 	FailureTime *metav1.Time `json:"failureTime,omitempty"`
 
-	// failureMessage is what the API server said then.
+	// failureMessage is the message of the API server about that.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	FailureMessage string `json:"failureMessage,omitempty"`
 }
 
-// NewPodContainer is what one container of a new pod gets.
+// NewPodContainer has the requests and limits of one container of a new pod.
 type NewPodContainer struct {
 	// containerName is the container's name.
 	// +required
@@ -1069,10 +1069,10 @@ type NewPodContainer struct {
 
 // HistoryEntry is one change in one line.
 type HistoryEntry struct {
-	// time is when the change was decided.
+	// time is the time of the decision.
 	// +required
 	Time metav1.Time `json:"time"`
-	// message is what changed, from what to what, and why.
+	// message describes the change, with the values before and after it, and its cause.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

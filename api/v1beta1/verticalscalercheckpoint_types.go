@@ -11,8 +11,8 @@ import (
 // the operator load the checkpoint again. "kubectl vscaler restore" sets it to a digest of the checkpoint.
 const RestoredAnnotation = "autoscaling.verticalscaler.io/restored"
 
-// VerticalScalerCheckpoint stores what a scaler has learned about its containers. It has the name
-// of the scaler and is deleted with it. The operator creates it; users should not edit it.
+// VerticalScalerCheckpoint stores the usage history of a scaler's containers. It has the name of
+// the scaler and is deleted with it. The operator creates it; users should not edit it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=vscalercp,categories=autoscaling
@@ -40,7 +40,7 @@ type VerticalScalerCheckpointList struct {
 	Items           []VerticalScalerCheckpoint `json:"items"`
 }
 
-// VerticalScalerCheckpointSpec is what the operator learned about a Deployment's containers.
+// VerticalScalerCheckpointSpec has the usage history of a Deployment's containers.
 type VerticalScalerCheckpointSpec struct {
 	// deploymentName is the name of the Deployment whose usage was observed.
 	// +required
@@ -49,7 +49,7 @@ type VerticalScalerCheckpointSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Deployment name"
 	DeploymentName string `json:"deploymentName,omitempty"`
 
-	// saveTime is when the operator saved the history.
+	// saveTime is the time at which the operator saved the history.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Save time"
 	SaveTime metav1.Time `json:"saveTime,omitempty"`
@@ -63,7 +63,7 @@ type VerticalScalerCheckpointSpec struct {
 	Containers []ContainerCheckpoint `json:"containers,omitempty"`
 }
 
-// ContainerCheckpoint is what the operator learned about one container.
+// ContainerCheckpoint has the usage history of one container.
 type ContainerCheckpoint struct {
 	// containerName is the container's name.
 	// +required
@@ -83,8 +83,8 @@ type ContainerCheckpoint struct {
 	// +kubebuilder:validation:MaxLength=10924
 	Data []byte `json:"data,omitempty"`
 
-	// coverage is for how long the recommendations would have been enough for the container, in the
-	// operator's own encoding. It is set while the scaler waits to be promoted by its policy.
+	// coverage has the times for which the recommendations would have been enough for the container,
+	// in the operator's own encoding. It is set while the scaler waits to be promoted by its policy.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64

@@ -271,8 +271,8 @@ func newAPIServer(t *testing.T) *apiServer {
 	web := newScaler("shop", "web", metav1.Condition{Status: "True", Reason: "Applied", Message: "All pods have the decided size"})
 	web.Status.Summary = &v1beta1.Summary{CPU: "230m", Memory: "480Mi", Pods: "2/2"}
 	web.Status.Decision = &v1beta1.Decision{Reason: "ScaleDown", Containers: []v1beta1.ContainerDecision{{ContainerName: "app", Requests: amounts("230m", "480Mi")}}}
-	late := newScaler("shop", "late", metav1.Condition{Status: "Unknown", Reason: "WaitingForDeployment", Message: "Waiting"})
-	late.Status.Conditions[0].Reason, late.Status.Conditions[0].Message = "WaitingForDeployment", "Waiting"
+	late := newScaler("shop", "late", metav1.Condition{Status: "Unknown", Reason: "DeploymentNotFound", Message: "Waiting"})
+	late.Status.Conditions[0].Reason, late.Status.Conditions[0].Message = "DeploymentNotFound", "Waiting"
 	owner := &v1beta1.ScaledDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "late", Labels: map[string]string{"team": "shop"}}, Spec: v1beta1.ScaledDeploymentSpec{Scaling: &v1beta1.Scaling{}},
 		Status: v1beta1.ScaledDeploymentStatus{Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: "NotControlled", Message: "It is another's"}}},

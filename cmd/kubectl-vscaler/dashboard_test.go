@@ -71,7 +71,7 @@ func newFleetServer(t *testing.T) *apiServer {
 		}
 	}
 	states := []metav1.Condition{
-		{Status: "True", Reason: "Applied"}, {Status: "False", Reason: "Resizing"}, {Status: "False", Reason: "QoSChange"}, {Status: "Unknown", Reason: "WaitingForDeployment"}, {Status: "False", Reason: "OfANewerVersion"},
+		{Status: "True", Reason: "Applied"}, {Status: "False", Reason: "Resizing"}, {Status: "False", Reason: "QoSChange"}, {Status: "Unknown", Reason: "DeploymentNotFound"}, {Status: "False", Reason: "OfANewerVersion"},
 	}
 	for i := range otherApps {
 		namespace, name := fmt.Sprintf("team-%d", i%otherTeam), fmt.Sprintf("app-with-a-rather-long-name-%03d", i)

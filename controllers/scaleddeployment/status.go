@@ -135,7 +135,7 @@ func workloadState(s *scope) state {
 func rolloutState(d *appsv1.Deployment) state {
 	desired, status := ptr.Deref(d.Spec.Replicas, 1), d.Status
 	inProgress := func(format string, args ...any) state {
-		return state{stateInProgress, v1beta1.ReasonProgressing, fmt.Sprintf("Deployment %s: ", d.Name) + fmt.Sprintf(format, args...)}
+		return state{stateInProgress, v1beta1.ReasonRollingOut, fmt.Sprintf("Deployment %s: ", d.Name) + fmt.Sprintf(format, args...)}
 	}
 	if status.ObservedGeneration < d.Generation {
 		return inProgress("the Deployment controller has not observed the latest template yet")

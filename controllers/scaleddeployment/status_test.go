@@ -66,11 +66,11 @@ func TestRolloutState(t *testing.T) {
 		},
 		"the latest template is not observed": {
 			aDeployment(func(d *appsv1.Deployment) { d.Generation = 3 }),
-			state{stateInProgress, "Progressing", "Deployment web: the Deployment controller has not observed the latest template yet"},
+			state{stateInProgress, "RollingOut", "Deployment web: the Deployment controller has not observed the latest template yet"},
 		},
 		"a condition of an older template is ignored": {
 			aDeployment(withCondition("Progressing", "False", "ProgressDeadlineExceeded", "late"), func(d *appsv1.Deployment) { d.Generation = 3 }),
-			state{stateInProgress, "Progressing", "Deployment web: the Deployment controller has not observed the latest template yet"},
+			state{stateInProgress, "RollingOut", "Deployment web: the Deployment controller has not observed the latest template yet"},
 		},
 		"the deadline is exceeded": {
 			aDeployment(withReplicas(4, 1, 3), withCondition("Available", "True", "MinimumReplicasAvailable", ""), withCondition("Progressing", "False", "ProgressDeadlineExceeded", "late")),
@@ -86,22 +86,22 @@ func TestRolloutState(t *testing.T) {
 		},
 		"pods cannot be created": {
 			aDeployment(withReplicas(0, 0, 0), withCondition("Progressing", "True", "ReplicaSetUpdated", ""), withCondition("ReplicaFailure", "True", "FailedCreate", "exceeded quota")),
-			state{stateInProgress, "Progressing", "Deployment web: exceeded quota"},
+			state{stateInProgress, "RollingOut", "Deployment web: exceeded quota"},
 		},
 		"pods could not be created before": {
 			aDeployment(withCondition("ReplicaFailure", "False", "FailedCreate", "exceeded quota")),
 			state{stateReady, "Available", "Deployment web: all 3 pods are available"},
 		},
-		"some pods are not updated":        {aDeployment(withReplicas(4, 2, 3)), state{stateInProgress, "Progressing", "Deployment web: 2 of 3 pods are updated to the latest template"}},
-		"old pods are pending termination": {aDeployment(withReplicas(5, 3, 3)), state{stateInProgress, "Progressing", "Deployment web: 2 old or surplus pods are pending termination"}},
+		"some pods are not updated":        {aDeployment(withReplicas(4, 2, 3)), state{stateInProgress, "RollingOut", "Deployment web: 2 of 3 pods are updated to the latest template"}},
+		"old pods are pending termination": {aDeployment(withReplicas(5, 3, 3)), state{stateInProgress, "RollingOut", "Deployment web: 2 old or surplus pods are pending termination"}},
 		"surplus pods are pending termination": {
 			aDeployment(withReplicas(5, 5, 5)),
-			state{stateInProgress, "Progressing", "Deployment web: 2 old or surplus pods are pending termination"},
+			state{stateInProgress, "RollingOut", "Deployment web: 2 old or surplus pods are pending termination"},
 		},
-		"some pods are not available": {aDeployment(withReplicas(3, 3, 1)), state{stateInProgress, "Progressing", "Deployment web: 1 of 3 pods are available"}},
+		"some pods are not available": {aDeployment(withReplicas(3, 3, 1)), state{stateInProgress, "RollingOut", "Deployment web: 1 of 3 pods are available"}},
 		"a Deployment was just created": {
 			aDeployment(func(d *appsv1.Deployment) { d.Generation, d.Status = 1, appsv1.DeploymentStatus{} }),
-			state{stateInProgress, "Progressing", "Deployment web: the Deployment controller has not observed the latest template yet"},
+			state{stateInProgress, "RollingOut", "Deployment web: the Deployment controller has not observed the latest template yet"},
 		},
 	}
 	for name, tc := range cases {
@@ -130,7 +130,7 @@ func TestConditions(t *testing.T) {
 		},
 		"a rollout": {
 			scope: scope{deployment: aDeployment(withReplicas(3, 3, 1))},
-			want:  []string{"Ready False Progressing: Deployment web: 1 of 3 pods are available", "Reconciling True Progressing: Deployment web: 1 of 3 pods are available", "Stalled False OperatingNormally: No action required"},
+			want:  []string{"Ready False RollingOut: Deployment web: 1 of 3 pods are available", "Reconciling True RollingOut: Deployment web: 1 of 3 pods are available", "Stalled False OperatingNormally: No action required"},
 		},
 		"the conditions of the Deployment are repeated": {
 			scope: scope{deployment: aDeployment(

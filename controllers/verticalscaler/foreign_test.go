@@ -4,48 +4,64 @@
 package verticalscaler
 
 import (
+	"context"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// A Rollout of Argo with a workloadRef scales the Deployment to 0 and runs pods of the same labels.
+// A Rollout of Argo with a workloadRef scales the Deployment to 0 and runs pods of the same labels. The API server is asked
+// for them once for each version of the Deployment, and again after a restart.
 func TestPodsOfAnotherOwnerAreNamed(t *testing.T) {
 	labels := map[string]string{"app": "checkout"}
 	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "rollout-abc-1", Labels: labels, OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rollout-abc", UID: "set", Controller: ptr.To(true)},
 	}}}
 	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other", Labels: map[string]string{"app": "other"}}}
-	const none = "The Deployment has no running pods"
-	const named = none + ". Pods that match its selector belong to another owner and are not sized: rollout-abc-1 (ReplicaSet rollout-abc)"
-	for name, tc := range map[string]struct {
-		reason string
-		before metav1.Condition
-		pods   []workload.Pod
-		want   string
+	asked, isDown := 0, true
+	r := apiServer(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		asked++
+		if isDown {
+			return apierrors.NewServiceUnavailable("down")
+		}
+		return c.List(ctx, list, opts...)
+	}}, foreign, other)
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", UID: "uid", ResourceVersion: "1"},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}},
+	}
+	key := types.NamespacedName{Namespace: "shop", Name: "checkout"}
+	if _, err := r.foreignPodsOf(t.Context(), key, d); err == nil || asked != 1 {
+		t.Errorf("while the API server is down: %v after %d requests", err, asked)
+	}
+	isDown, asked = false, 0
+	for _, step := range []struct {
+		name   string
+		change func()
+		asked  int
 	}{
-		"no pods":                {"NoPods", metav1.Condition{}, nil, named},
-		"it has pods of its own": {"NoPods", metav1.Condition{}, []workload.Pod{{Name: "pending"}}, none},
-		"another reason":         {"Suspended", metav1.Condition{}, nil, none},
-		"as before":              {"NoPods", metav1.Condition{Type: "Applied", Reason: "NoPods", Message: "said before"}, nil, "said before"},
+		{"at first", func() {}, 1},
+		{"as before", func() {}, 1},
+		{"a new version", func() { d.ResourceVersion = "2" }, 2},
+		{"a new Deployment", func() { d.UID = "another" }, 3},
+		{"a restart", func() { r.memory = memories{} }, 4},
 	} {
-		r := apiServer(t, interceptor.Funcs{}, foreign, other)
-		s := &scope{scaler: checkout(), now: noon}
-		s.scaler.Status.Conditions = []metav1.Condition{tc.before}
-		s.observation.deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}}
-		s.observation.situation.Pods = tc.pods
-		s.plan.Verdict = plan.Waiting.Because(tc.reason, none)
-		must.Succeed(t, r.nameForeignPods(t.Context(), s))
-		if got := s.plan.Verdict.Message; got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		step.change()
+		got, err := r.foreignPodsOf(t.Context(), key, d)
+		must.Succeed(t, err)
+		if want := []string{"rollout-abc-1 (ReplicaSet rollout-abc)"}; !slices.Equal(got, want) || asked != step.asked {
+			t.Errorf("%s: %q after %d requests, want %q after %d", step.name, got, asked, want, step.asked)
 		}
 	}
 }

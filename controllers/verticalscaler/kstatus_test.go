@@ -60,7 +60,7 @@ func TestKStatus(t *testing.T) {
 		scope           func(*scope)
 		edited, settled kstatus.Status
 	}{
-		"learning":           {is(plan.Waiting, "NoRecommendation"), current, current},
+		"learning":           {is(plan.Waiting, "Learning"), current, current},
 		"applied":            {is(plan.Applied, "Applied"), current, current},
 		"boosted":            {is(plan.Applied, "Boosted"), current, current},
 		"within bounds":      {is(plan.Applied, "WithinBounds"), current, current},

@@ -400,6 +400,7 @@ func (w *systemState) reconcile(i int) {
 	w.queue = slices.Delete(w.queue, i, i+1)
 	r := &Reconciler{
 		Client:       systemClient{w: w},
+		Live:         systemClient{w: w},
 		Pods:         cached.LivePods{Reader: systemClient{w: w}},
 		Histories:    &checkpoint.Store{Client: systemClient{w: w}},
 		Params:       recommend.DefaultParams(),

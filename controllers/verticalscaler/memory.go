@@ -33,6 +33,8 @@ type memory struct {
 	pods map[types.UID]remembered
 	// published are the published sizes of new pods, and since when.
 	published published
+	// foreign are the pods of other owners, as last read.
+	foreign foreignPods
 	// needsNoQuota is true if the last reconcile has ended, and waits for no ResourceQuota.
 	needsNoQuota bool
 	// failingSince is the start of failing requests for the checkpoint; zero if they succeed.

@@ -71,7 +71,7 @@ func TestWaitingIsForSomethingElseThanConsent(t *testing.T) {
 			t.Errorf("%s waits: %t", reason, got)
 		}
 	}
-	undecided := aScope(planned(v1beta1.ReasonNoRecommendation, "…"), func(p *scope) { p.plan.Decision = nil })
+	undecided := aScope(planned(v1beta1.ReasonLearning, "…"), func(p *scope) { p.plan.Decision = nil })
 	if undecided.isWaiting() {
 		t.Error("a scaler without a recommendation waits")
 	}

@@ -35,6 +35,8 @@ type observation struct {
 	// undone are the pods that another controller has resized after our last resize, by
 	// generation.
 	undone map[types.UID]int64
+	// foreign are the pods of other owners that match the selector of a Deployment without pods.
+	foreign []string
 	// problems are the problems with the usage.
 	problems collect.Problems
 }
@@ -75,6 +77,11 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	r.addRecorded(s, &situation)
 	s.policy = r.policyOf(s.scaler, situation.Deployment)
 	r.readRoom(s.policy, &situation)
+	if len(situation.Pods) == 0 {
+		if o.foreign, err = r.foreignPodsOf(ctx, key, o.deployment); err != nil {
+			return false, err
+		}
+	}
 	o.situation = situation
 	return false, nil
 }

@@ -316,9 +316,6 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) 
 	if s.plan.Decided && s.plan.Decision.Reason == plan.DecidedAdopted && s.observation.problems.Unread {
 		return false, errUsageUnread
 	}
-	if err := r.nameForeignPods(ctx, s); err != nil {
-		return false, err
-	}
 	r.awaitNewPodSizes(s)
 	return s.unreleased != nil, nil // Restoring asks the budget itself.
 }

@@ -126,7 +126,8 @@ func completeStatus(s *scope) {
 // conditionsOf returns all conditions. A condition whose status is unchanged keeps its
 // transition time.
 func conditionsOf(s *scope) []metav1.Condition {
-	target, provided, applied := targetFound(s), recommendationProvided(s), applied(s)
+	target, applied := targetFound(s), applied(s)
+	provided := recommendationProvided(s, target)
 	containers, isUnmatched := containersFound(s)
 	stalled := stalled(s, target, provided, containers)
 	changing := changing(s, stalled)
@@ -171,12 +172,12 @@ func targetFound(s *scope) metav1.Condition {
 	return c
 }
 
-func recommendationProvided(s *scope) metav1.Condition {
+func recommendationProvided(s *scope, target metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionRecommendationProvided, Status: metav1.ConditionFalse}
 	provided := s.status.Recommendation != nil
 	switch problems := s.observation.problems; {
 	case s.observation.deployment == nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonWaitingForDeployment, "Usage is collected once the Deployment exists"
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, target.Reason, "Usage is collected once this scaler sizes the Deployment"
 	case problems.Outage != "":
 		c.Reason = v1beta1.ReasonMetricsUnavailable
 		c.Message = "Usage cannot be read, so nothing is lowered: " + problems.Outage
@@ -191,7 +192,7 @@ func recommendationProvided(s *scope) metav1.Condition {
 	case s.isPlanned() && s.observation.situation.AlivePods() == 0:
 		c.Reason, c.Message = v1beta1.ReasonNoPods, "No usage is collected while the Deployment has no running pods"
 	default:
-		c.Reason, c.Message = v1beta1.ReasonCollectingHistory, "Collecting usage; the first recommendation takes a few minutes"
+		c.Reason, c.Message = v1beta1.ReasonLearning, "Collecting usage; the first recommendation takes a few minutes"
 	}
 	if past := s.observation.problems.Past; past != "" && s.observation.deployment != nil {
 		c.Message += "; past usage is not loaded yet: " + past
@@ -225,7 +226,7 @@ func applied(s *scope) metav1.Condition {
 	case !s.standing.IsFirst():
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonConflict, "Another scaler sizes the Deployment"
 	case s.observation.deployment == nil && s.err == nil:
-		c.Reason, c.Message = v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size"
+		c.Reason, c.Message = v1beta1.ReasonDeploymentNotFound, "There is no Deployment to size"
 	case !s.isPlanned():
 		c.Message = unfinished
 	default:
@@ -234,6 +235,9 @@ func applied(s *scope) metav1.Condition {
 			c.Status = metav1.ConditionTrue
 		}
 		c.Reason, c.Message = s.plan.Verdict.Reason, s.plan.Verdict.Message
+		if c.Reason == v1beta1.ReasonNoPods {
+			c.Message = noteForeign(c.Message, s.observation.foreign)
+		}
 	}
 	return c
 }
@@ -310,7 +314,7 @@ func ready(s *scope, target, provided, applied, stalled metav1.Condition) metav1
 	case s.err != nil && !s.isPlanned():
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, unfinished
 	case target.Status != metav1.ConditionTrue:
-		c.Reason, c.Message = v1beta1.ReasonWaitingForDeployment, target.Message
+		c.Reason, c.Message = target.Reason, target.Message
 	case scaler.LacksUsage(provided.Reason):
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, provided.Reason, provided.Message
 	case scaler.IsPaused(s.scaler):

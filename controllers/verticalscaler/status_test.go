@@ -120,7 +120,7 @@ func formatConditions(conditions []metav1.Condition) string {
 func TestConditions(t *testing.T) {
 	const (
 		retried   = "Reconciling=True Unknown: The last reconcile failed and is retried; see the operator's log"
-		undecided = "RecommendationProvided=Unknown WaitingForDeployment: Usage is collected once the Deployment exists"
+		undecided = ": Usage is collected once this scaler sizes the Deployment"
 	)
 	usual := aScope()
 	completeFor(checkout(), usual)
@@ -158,17 +158,17 @@ func TestConditions(t *testing.T) {
 			[]string{"TargetFound=True DeploymentFound: Deployment shop/checkout is found. Not sized, because they are in the pods and not in the pod template: agent, log, proxy, zeta"},
 		},
 		"learning is Ready": {
-			checkout(), aScope(planned("NoRecommendation", "There is no recommendation yet"), func(p *scope) { p.status.Recommendation = nil }),
+			checkout(), aScope(planned("Learning", "There is no recommendation yet"), func(p *scope) { p.status.Recommendation = nil }),
 			[]string{
 				"Ready=True Learning: Collecting usage; the first recommendation takes a few minutes",
-				"RecommendationProvided=False CollectingHistory: Collecting usage; the first recommendation takes a few minutes",
-				"Applied=False NoRecommendation: There is no recommendation yet",
+				"RecommendationProvided=False Learning: Collecting usage; the first recommendation takes a few minutes",
+				"Applied=False Learning: There is no recommendation yet",
 			},
 		},
 		"more usage does not end a conflict": {
 			checkout(), aScope(planned("HPAConflict", "cpu: not managed"), func(p *scope) { p.status.Recommendation = nil }),
 			[]string{
-				"RecommendationProvided=False CollectingHistory: Collecting usage; the first recommendation takes a few minutes",
+				"RecommendationProvided=False Learning: Collecting usage; the first recommendation takes a few minutes",
 				"Applied=False HPAConflict: cpu: not managed",
 			},
 		},
@@ -182,13 +182,24 @@ func TestConditions(t *testing.T) {
 				"Applied=False NoPods: The Deployment has no running pods",
 			},
 		},
+		"pods of another owner are named": {
+			checkout(), aScope(planned("NoPods", "The Deployment has no running pods"), func(p *scope) {
+				p.status.Recommendation, p.observation.situation.Pods = nil, nil
+				p.observation.foreign = []string{"rollout-1 (ReplicaSet rollout)", "alone (no controller)"}
+			}),
+			[]string{
+				"Ready=True NoPods: The Deployment has no running pods. Pods that match its selector belong to another owner and are not sized: rollout-1 (ReplicaSet rollout), alone (no controller)",
+				"RecommendationProvided=False NoPods: No usage is collected while the Deployment has no running pods",
+				"Applied=False NoPods: The Deployment has no running pods. Pods that match its selector belong to another owner and are not sized: rollout-1 (ReplicaSet rollout), alone (no controller)",
+			},
+		},
 		"waiting for the Deployment is Ready": {
 			checkout(), &scope{now: noon},
 			[]string{
-				"Ready=True WaitingForDeployment: Waiting for Deployment shop/checkout to be created",
+				"Ready=True DeploymentNotFound: Waiting for Deployment shop/checkout to be created",
 				"TargetFound=False DeploymentNotFound: Waiting for Deployment shop/checkout to be created",
-				undecided,
-				"Applied=Unknown WaitingForDeployment: There is no Deployment to size",
+				"RecommendationProvided=Unknown DeploymentNotFound" + undecided,
+				"Applied=Unknown DeploymentNotFound: There is no Deployment to size",
 			},
 		},
 		"suspended is Ready": {
@@ -241,7 +252,7 @@ func TestConditions(t *testing.T) {
 			[]string{
 				"Ready=False Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
 				"TargetFound=False Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
-				undecided,
+				"RecommendationProvided=Unknown Conflict" + undecided,
 				"Applied=False Conflict: Another scaler sizes the Deployment",
 				"Stalled=True Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
 			},
@@ -251,7 +262,7 @@ func TestConditions(t *testing.T) {
 			[]string{
 				"Ready=False Conflict: More than 8 VerticalScalers name Deployment shop/checkout, and the oldest one sizes it: delete the others",
 				"TargetFound=False Conflict: More than 8 VerticalScalers name Deployment shop/checkout, and the oldest one sizes it: delete the others",
-				undecided,
+				"RecommendationProvided=Unknown Conflict" + undecided,
 				"Applied=False Conflict: Another scaler sizes the Deployment",
 				"Stalled=True Conflict: More than 8 VerticalScalers name Deployment shop/checkout, and the oldest one sizes it: delete the others",
 			},
@@ -278,7 +289,7 @@ func TestConditions(t *testing.T) {
 			[]string{
 				"Ready=Unknown Unknown: The last reconcile failed and is retried; see the operator's log",
 				"TargetFound=Unknown Unknown: The Deployment has not been read yet",
-				undecided,
+				"RecommendationProvided=Unknown Unknown" + undecided,
 				"Applied=Unknown Unknown: The last reconcile failed and is retried; see the operator's log",
 				retried,
 			},

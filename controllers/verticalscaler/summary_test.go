@@ -132,7 +132,7 @@ func TestTheTimeOfAReason(t *testing.T) {
 	gone := func(*scope) {}
 	down := func(s *scope) { s.err = errors.New("no connection") }
 	first := at(noon, gone)
-	if first.Reason != v1beta1.ReasonWaitingForDeployment || !first.ReasonTime.Time.Equal(noon) {
+	if first.Reason != v1beta1.ReasonDeploymentNotFound || !first.ReasonTime.Time.Equal(noon) {
 		t.Fatalf("at first: %+v", first)
 	}
 	if later := at(noon.Add(time.Second), gone); !later.ReasonTime.Time.Equal(noon) {

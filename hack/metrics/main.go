@@ -24,7 +24,7 @@ All metrics of the operator's own. [Metrics and alerts](monitoring.md) says how 
 alerts, and ` + "`config/components/grafana`" + ` the dashboards. The endpoint also serves the metrics of
 [controller-runtime](https://book.kubebuilder.io/reference/metrics-reference), client-go and Go.
 
-The stability levels are those of Kubernetes:
+The stability levels are the same as in Kubernetes:
 
 | Level | Promise |
 |---|---|
@@ -43,7 +43,7 @@ const aboutScalers = `## About scalers
 | ` + "`aggregated`" + ` | sums: at most %d for each namespace with scalers, and one for each further reason. ` + "`scaler`" + ` is empty, and the metrics of containers are absent |
 | ` + "`off`" + ` | none |
 
-* They are those of the scalers that a replica serves. With one replica at work, only the one with the lease has them.
+* Each replica has the series of the scalers that it serves. With one replica at work, only the one with the lease has them.
 * In ` + "`full`" + ` detail, a scrape of 1,000 scalers of one container takes about 0.1 s of CPU time, and allocates about 24 MB for that moment:
   ` + "`go test ./internal/metrics -run '^$' -bench Scrape`" + `. With thousands of scalers, raise the operator's memory limit or use
   ` + "`aggregated`" + `.

@@ -238,7 +238,7 @@ var (
 		"Check that the operator runs (kubectl get pods -A -l app.kubernetes.io/name=verticalscaler-operator), and see its log.",
 	}
 	outdated = Reason{
-		"Outdated", "The object was edited, and this status is that of its previous spec.", ByItself,
+		"Outdated", "The object was edited, and this status describes its previous spec.", ByItself,
 		"Try again in a moment; if it stays, check that the operator runs.",
 	}
 	profileRemoved = Reason{
@@ -278,9 +278,6 @@ func onlyActions(all []Finding) []Finding {
 	return all
 }
 
-// inViews are the reasons that views show under one name: that there is too little evidence.
-var inViews = map[string]string{v1beta1.ReasonCollectingHistory: v1beta1.ReasonLearning, v1beta1.ReasonNoRecommendation: v1beta1.ReasonLearning}
-
 // findings are the doubts about the status, the reason in short, and the reasons that block something, the most
 // important first, and always the reason of Applied. Of reasons with the same advice, only the first is included.
 func findings(e Evidence, containers []Container) (out []Finding) {
@@ -299,7 +296,7 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 		if c == nil || !isIncluded(*c) {
 			return
 		}
-		reason := reasonFor(cmp.Or(inViews[c.Reason], c.Reason))
+		reason := reasonFor(c.Reason)
 		reason.Advice = adviceFor(reason, s, containers)
 		reason = forOrigin(reason, s)
 		if !slices.ContainsFunc(out, func(f Finding) bool { return f.Advice == reason.Advice }) {
@@ -313,8 +310,7 @@ func findings(e Evidence, containers []Container) (out []Finding) {
 	add(v1beta1.ConditionTargetFound, isNot)
 	add(v1beta1.ConditionApplied, func(metav1.Condition) bool { return true })
 	add(v1beta1.ConditionRecommendationProvided, func(c metav1.Condition) bool {
-		// TargetFound reports that there is no pod to size.
-		return c.Reason != v1beta1.ReasonEnoughHistory && c.Reason != v1beta1.ReasonWaitingForDeployment
+		return c.Reason != v1beta1.ReasonEnoughHistory && c.Status != metav1.ConditionUnknown // TargetFound reports that there is no pod to size.
 	})
 	add(v1beta1.ConditionContainersFound, isNot)
 	add(v1beta1.ConditionReady, func(c metav1.Condition) bool { return isNot(c) || c.Reason == v1beta1.ReasonFrozen })

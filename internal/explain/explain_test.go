@@ -152,8 +152,8 @@ func cases() map[string]explain.Evidence {
 		"applied": checkout(),
 		"learning": checkout(undecided, conditions(
 			"Ready True Learning Collecting usage; the first recommendation takes a few minutes",
-			"RecommendationProvided False CollectingHistory Collecting usage; the first recommendation takes a few minutes",
-			"Applied False NoRecommendation There is no recommendation yet")),
+			"RecommendationProvided False Learning Collecting usage; the first recommendation takes a few minutes",
+			"Applied False Learning There is no recommendation yet")),
 		"resizing": checkout(halfway, conditions("Applied False Resizing Pods are being resized in place", "Reconciling True Resizing Pods are being resized in place")),
 		"verifying": checkout(halfway, func(e *explain.Evidence) {
 			e.Scaler.Status.Decision.Time = ago(time.Minute)
@@ -189,14 +189,14 @@ func cases() map[string]explain.Evidence {
 		"conflict": checkout(undecided, func(e *explain.Evidence) { e.Scaler.Status.Summary = nil }, conditions(
 			"Ready False Conflict VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
 			"TargetFound False Conflict VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
-			"RecommendationProvided Unknown WaitingForDeployment Usage is collected once the Deployment exists",
+			"RecommendationProvided Unknown Conflict Usage is collected once this scaler sizes the Deployment",
 			"Applied False Conflict Another scaler sizes the Deployment",
 			"Stalled True Conflict VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two")),
 		"deployment-not-found": checkout(undecided, func(e *explain.Evidence) { e.Deployment, e.Pods, e.Scaler.Status.Summary = nil, nil, nil }, conditions(
-			"Ready True WaitingForDeployment Waiting for Deployment shop/checkout to be created",
+			"Ready True DeploymentNotFound Waiting for Deployment shop/checkout to be created",
 			"TargetFound False DeploymentNotFound Waiting for Deployment shop/checkout to be created",
-			"RecommendationProvided Unknown WaitingForDeployment Usage is collected once the Deployment exists",
-			"Applied Unknown WaitingForDeployment There is no Deployment to size")),
+			"RecommendationProvided Unknown DeploymentNotFound Usage is collected once this scaler sizes the Deployment",
+			"Applied Unknown DeploymentNotFound There is no Deployment to size")),
 		"metrics-unavailable": checkout(conditions(
 			"Ready False MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
 			"RecommendationProvided False MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
@@ -274,7 +274,7 @@ func TestOverview(t *testing.T) {
 		explain.OwnedRowOf(&v1beta1.ScaledDeployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api"}, Spec: v1beta1.ScaledDeploymentSpec{DeploymentName: "backend", Replicas: ptr.To[int32](3)},
 			Status: v1beta1.ScaledDeploymentStatus{Replicas: 3, AvailableReplicas: 2, Conditions: []metav1.Condition{
-				{Type: "Ready", Status: "False", Reason: "Progressing", Message: "2 of 3 pods are available"}, {Type: "Sized", Status: "True", Reason: "OperatingNormally"},
+				{Type: "Ready", Status: "False", Reason: "RollingOut", Message: "2 of 3 pods are available"}, {Type: "Sized", Status: "True", Reason: "OperatingNormally"},
 			}},
 		}, nil, noon),
 		explain.OwnedRowOf(&v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}, nil, noon),

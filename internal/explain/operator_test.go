@@ -164,8 +164,8 @@ func TestMissingMetricsAreReportedOnce(t *testing.T) {
 		e.Operators, e.Now = operators, noon
 		o.Scalers = append(o.Scalers, explain.RowOf(e))
 	}
-	for i, want := range []string{"MetricsUnavailable", "MetricsUnavailable", "MetricsUnavailable", "Contested", "WaitingForDeployment"} {
-		if row := o.Scalers[i]; row.Reason != want || (row.Ready == "True") != (want == "WaitingForDeployment") {
+	for i, want := range []string{"MetricsUnavailable", "MetricsUnavailable", "MetricsUnavailable", "Contested", "DeploymentNotFound"} {
+		if row := o.Scalers[i]; row.Reason != want || (row.Ready == "True") != (want == "DeploymentNotFound") {
 			t.Errorf("%+v, want %s", row, want)
 		}
 	}

@@ -27,7 +27,7 @@ func TestThePageShowsWhatStatusPrints(t *testing.T) {
 		named("web", v1beta1.Summary{CPU: "230m", Memory: "480Mi", Pods: "2/2"}, conditions("Applied True HPAConflict All pods have the decided size")),
 		named("search", v1beta1.Summary{CPU: "500m (230m)", Memory: "480Mi", Pods: "0/2"}, conditions("Ready True RecommendOnly -", "Applied False RecommendOnly -"),
 			spec(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.UpdateMode = "Recommend" })),
-		named("api", v1beta1.Summary{}, conditions("Ready True WaitingForDeployment Waiting", "Applied Unknown WaitingForDeployment Waiting")),
+		named("api", v1beta1.Summary{}, conditions("Ready True DeploymentNotFound Waiting", "Applied Unknown DeploymentNotFound Waiting")),
 	}}
 	printed := o.Table(noon, explain.Columns{})
 	page, err := os.ReadFile("../../docs/plugin.md")

@@ -9,6 +9,7 @@
 package explain
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -39,8 +40,17 @@ type Reason struct {
 	Advice string `json:"advice"`
 }
 
+// former are the reasons that earlier versions reported, and the status may still have, by the present ones.
+var former = map[string]string{
+	"CollectingHistory":    v1beta1.ReasonLearning,
+	"NoRecommendation":     v1beta1.ReasonLearning,
+	"WaitingForDeployment": v1beta1.ReasonDeploymentNotFound,
+	"Progressing":          v1beta1.ReasonRollingOut,
+}
+
 // ReasonFor is a reason in words. It is false for an unknown one, such as a newer operator's.
 func ReasonFor(reason string) (Reason, bool) {
+	reason = cmp.Or(former[reason], reason)
 	all := slices.Concat(Reasons, []Reason{notObserved, operatorSilent, outdated, profileRemoved, deleting})
 	i := slices.IndexFunc(all, func(r Reason) bool { return r.Reason == reason })
 	if i < 0 {
@@ -68,7 +78,7 @@ var Reasons = []Reason{
 	{v1beta1.ReasonWithinTolerance, "The requests are so close to the recommendation that no change is made.", Fine, "No action needed; a request changes if it differs by more than tolerancePercent (10 % by default)."},
 	{v1beta1.ReasonWithinBounds, "A request is above its target, but not above the upper bound, which is wide while history is limited. Or whole CPUs of a Guaranteed pod stay whole in new pods, or the resource is raise-only (scaleDown) or as large as a heap that is set by hand.", ByItself, "Wait: the bound narrows as more usage is observed, and the request is then lowered. To lower it now, set maxAllowed. Whole CPUs become fractions once the pod template requests a fraction. A raise-only request stays, and so does one that a heap needs."},
 	{v1beta1.ReasonResizing, "Pods are being resized in place, one at a time, or up to a quarter of them at once.", ByItself, "Wait: a resize takes seconds. After 10 minutes it no longer blocks other pods."},
-	{v1beta1.ReasonRollingOut, "The Deployment rolls out a pod template with the decided sizes, or with its original ones.", ByItself, "Wait for the rollout (kubectl rollout status); if it does not end, check the newest pods."},
+	{v1beta1.ReasonRollingOut, "The Deployment rolls out a pod template with the decided sizes, with its original ones, or of a ScaledDeployment.", ByItself, "Wait for the rollout (kubectl rollout status). If it does not end, check the newest pods."},
 	{v1beta1.ReasonRecreating, "Pods that cannot be resized in place are evicted, one at a time. Their replacements have the decided sizes.", ByItself, "Wait: the next eviction follows when the replacement is ready. If that takes long, check the newest pod and the PodDisruptionBudget."},
 	{v1beta1.ReasonVerifying, "The first changed pods are compared with unchanged ones before more pods are lowered: whether they terminate or become unready more often. Or a pod is started with less than its template has for the first time, and is not Ready yet.", ByItself, "Wait: verification takes spec.updatePolicy.verificationSeconds (2 minutes by default), a start at most 10 minutes, and longer while pods are unhealthy for other reasons."},
 	{v1beta1.ReasonChangeReverted, "A change was reverted, because pods were clearly less healthy with it. It is not tried again without new evidence.", ByItself, "See status.revertedChanges for what happened on which pods. Set minAllowed if the workload needs more than its usage shows, or edit the scaler's spec to try again."},
@@ -80,14 +90,11 @@ var Reasons = []Reason{
 	{v1beta1.ReasonVPAConflict, "A VerticalPodAutoscaler sizes the same resource of the same container, so the scaler leaves it alone.", ByUser, "Delete the VerticalPodAutoscaler or set its updateMode to Off. If both are intended, remove the resource from controlledResources."},
 
 	// There is no target yet.
-	{v1beta1.ReasonLearning, "There is not enough usage for a recommendation yet.", ByItself, "Wait a few minutes while the pods run. If it stays, check that kubectl top pods shows their usage."},
-	{v1beta1.ReasonCollectingHistory, "The operator is collecting usage; the first recommendation takes a few minutes.", ByItself, "Wait a few minutes while the pods run. If it stays, check that kubectl top pods shows their usage."},
-	{v1beta1.ReasonNoRecommendation, "There is no recommendation to apply yet.", ByItself, "Wait a few minutes while the pods run. If it stays, check that kubectl top pods shows their usage."},
+	{v1beta1.ReasonLearning, "There is not enough usage for a recommendation yet, so nothing is applied.", ByItself, "Wait a few minutes while the pods run. If it stays, check that kubectl top pods shows their usage."},
 	{v1beta1.ReasonMetricsUnavailable, "The operator cannot read usage. It lowers nothing.", ByUser, "Make kubectl top pods work: install or repair metrics-server, and check that the operator may list pods of metrics.k8s.io. If the message says that clocks differ, synchronize those of the nodes."},
 	{v1beta1.ReasonMetricsIncomplete, "Running pods or containers have no usage. Nothing is lowered until they have; requests are still raised.", ByUser, "Check why the pod crashes, or else metrics-server and the kubelet of its node, or delete the pod. To lower a request all the same, set maxAllowed."},
 
 	// There is no pod to size.
-	{v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size.", ByUser, "Create the Deployment, or correct spec.deploymentName. The scaler then continues at once."},
 	{v1beta1.ReasonDeploymentNotFound, "There is no Deployment with that name in the scaler's namespace. After 10 minutes the scaler is Stalled.", ByUser, "Create the Deployment, or correct spec.deploymentName. The scaler then continues at once."},
 	{v1beta1.ReasonContainerNotFound, "A policy in spec.resourcePolicy names a container that neither the Deployment nor its pods have, so it has no effect. After 10 minutes the scaler is Stalled.", ByUser, "Correct containerName in spec.resourcePolicy.containerPolicies, or remove the policy."},
 	{v1beta1.ReasonConflict, "Another, older scaler sizes the Deployment, or has not restored its pod template yet. If more than 8 scalers name the Deployment, not all of them say which one is the oldest.", ByUser, "Delete all but one of the scalers, or set another spec.deploymentName."},
@@ -143,7 +150,6 @@ var Reasons = []Reason{
 
 	// ScaledDeployments.
 	{v1beta1.ReasonAvailable, "All pods of the ScaledDeployment have the newest template and are available.", Fine, "No action needed."},
-	{v1beta1.ReasonProgressing, "The Deployment rolls out its newest template.", ByItself, "Wait for the rollout (kubectl rollout status). If it does not end, check the newest pods."},
 	{v1beta1.ReasonReplacing, "A Deployment must be deleted before the next one is created.", ByItself, "Wait until its pods are deleted. If they are not, check their finalizers and nodes."},
 	{v1beta1.ReasonNotControlled, "A Deployment or VerticalScaler with that name belongs to another owner, so it is left alone.", ByUser, "Delete or rename the object that the message names, or set another deploymentName."},
 	{v1beta1.ReasonProgressDeadlineExceeded, "The Deployment has given up on its rollout.", ByUser, "Check why its newest pods do not become available, and correct the template."},

@@ -112,6 +112,17 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
+// Conditions with a reason of an earlier version are explained by the present one.
+func TestFormerReasons(t *testing.T) {
+	for former, now := range map[string]string{
+		"CollectingHistory": "Learning", "NoRecommendation": "Learning", "WaitingForDeployment": "DeploymentNotFound", "Progressing": "RollingOut",
+	} {
+		if r, ok := explain.ReasonFor(former); !ok || r.Reason != now {
+			t.Errorf("%s is explained as %+v, want %s", former, r, now)
+		}
+	}
+}
+
 // The tables in the documentation equal the code's.
 func TestDocumentedReasons(t *testing.T) {
 	const page = "../../docs/reasons.md"

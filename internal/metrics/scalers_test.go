@@ -40,7 +40,7 @@ func scalers(detail Detail) *Scalers {
 		PodsAtSize: 1, Pods: 1, Requested: amounts(500, 2*gibi), Recommended: amounts(500, 2*gibi), Original: amounts(250, gibi),
 		Containers: []Container{{Name: "app", Request: amounts(500, 2*gibi)}, {Name: "log"}},
 	})
-	s.Record(key("ops", "typo"), State{Reason: "WaitingForDeployment", Ready: true}, &Sizes{})
+	s.Record(key("ops", "typo"), State{Reason: "DeploymentNotFound", Ready: true}, &Sizes{})
 	for range 2 {
 		s.Count(key("shop", "web"), Resized)
 	}
@@ -89,7 +89,7 @@ verticalscaler_stalled{scaler="web",target_namespace="shop"} 0
 # TYPE verticalscaler_status gauge
 verticalscaler_status{reason="Contested",scaler="cart",target_namespace="shop"} 1
 verticalscaler_status{reason="Resizing",scaler="web",target_namespace="shop"} 1
-verticalscaler_status{reason="WaitingForDeployment",scaler="typo",target_namespace="ops"} 1
+verticalscaler_status{reason="DeploymentNotFound",scaler="typo",target_namespace="ops"} 1
 `
 	names := []string{
 		"verticalscaler_changes_total", "verticalscaler_container_request", "verticalscaler_saved", "verticalscaler_stalled", "verticalscaler_status",
@@ -115,7 +115,7 @@ verticalscaler_saved{resource="memory",scaler="",target_namespace="shop",unit="b
 # TYPE verticalscaler_status gauge
 verticalscaler_status{reason="Contested",scaler="",target_namespace="shop"} 1
 verticalscaler_status{reason="Resizing",scaler="",target_namespace="shop"} 1
-verticalscaler_status{reason="WaitingForDeployment",scaler="",target_namespace="ops"} 1
+verticalscaler_status{reason="DeploymentNotFound",scaler="",target_namespace="ops"} 1
 `
 	names := []string{"verticalscaler_pods", "verticalscaler_saved", "verticalscaler_status", "verticalscaler_container_request"}
 	if err := testutil.CollectAndCompare(scalers(Aggregated), strings.NewReader(want), names...); err != nil {

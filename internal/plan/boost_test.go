@@ -177,7 +177,7 @@ func TestBoost(t *testing.T) {
 	rule("Rollout gives none", given(rollout, decidedBefore(), appTakenOver(), template(large()), boosts(), pods(starting(10*time.Second, pod("web-1", large())))),
 		"keeps app 200m 256Mi, written · Applied: The Deployment's pod template has the decided size · 1/1 applied")
 	rule("It waits for the first recommendation", given(boosts(), recommends(), pods(starting(10*time.Second, pod("web-1", small())))),
-		"no decision · NoRecommendation: There is no recommendation yet · 0/1")
+		"no decision · Learning: There is no recommendation yet · 0/1")
 	rule("Which decides the CPU that pods have, also if it is near to that", given(boosts(), cpuOf(105, 100, 150), pods(starting(10*time.Second, pod("web-1", small())))),
 		"decides app 100m - (Adopted) · resizes web-1 to app 200m 128Mi of 400m 256Mi · Resizing · 0/1 changing, again in 10m51s")
 	rule("Another container's CPU stays as it is",

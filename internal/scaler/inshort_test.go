@@ -19,7 +19,7 @@ func TestReasonInShort(t *testing.T) {
 		"":                   nil,
 		"Applied":            {c("Ready", "OperatingNormally"), c("Applied", "Applied")},
 		"Verifying":          {c("Applied", "Verifying"), c("Ready", "OperatingNormally")},
-		"Learning":           {c("Ready", "Learning"), c("Applied", "NoRecommendation")},
+		"Learning":           {c("Ready", "Learning"), c("Applied", "Learning")},
 		"MetricsUnavailable": {c("Ready", "MetricsUnavailable"), c("Applied", "Applied")},
 		"Resizing":           {c("Applied", "Resizing")},
 		"OperatingNormally":  {c("Ready", "OperatingNormally")},

@@ -16,7 +16,7 @@ func TestAnOOMKillWhileTheOperatorWasAwayCounts(t *testing.T) {
 	w := newFixture(t)
 	w.deploy("web")
 	w.Scale("web") // without any usage: a kill is enough evidence
-	w.Reports("web", "Applied", "False", "NoRecommendation")
+	w.Reports("web", "Applied", "False", "Learning")
 	w.Stop()
 	mark := w.mark()
 	w.Kill(&w.Pods("web")[0], "app")

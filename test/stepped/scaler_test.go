@@ -72,7 +72,7 @@ func TestARecreatedDeploymentInheritsTheHistory(t *testing.T) {
 	w.Remove(old)
 	w.Gone(old)
 	w.Reports("web", "TargetFound", "False", "DeploymentNotFound", w.Namespace+"/web")
-	w.Reports("web", "Ready", "True", "WaitingForDeployment")
+	w.Reports("web", "Ready", "True", "DeploymentNotFound")
 	if s := w.Scaler("web"); s.Status.Decision != nil || s.Status.Target != nil {
 		t.Errorf("the decision %+v and the target %+v outlive the Deployment", s.Status.Decision, s.Status.Target)
 	}

@@ -145,7 +145,7 @@ func (e *evaluation) remark(isDecided bool) model.Verdict {
 	case !e.controls:
 		return model.Waiting.Because(v1beta1.ReasonNothingControlled, "The resource policy leaves nothing to manage")
 	case !e.isKnown && !isDecided:
-		return model.Waiting.Because(v1beta1.ReasonNoRecommendation, "There is no recommendation yet")
+		return model.Waiting.Because(v1beta1.ReasonLearning, "There is no recommendation yet")
 	case len(e.kept) > 0:
 		kept := e.kept.Verdict()
 		if kept.Reason == v1beta1.ReasonWithinBounds { // it is as it should be

@@ -318,7 +318,7 @@ func (r *reader) bounds(path string, list map[string]resource.Quantity) *v1beta1
 		if err != nil {
 			r.doubt(path+name, "not imported: it is out of range")
 		} else if q.IsZero() {
-			r.results[path+name] = "not imported: 0 is no bound"
+			r.results[path+name] = "not imported: 0 means no bound"
 		}
 	}
 	return scaler.BoundsOf(out)

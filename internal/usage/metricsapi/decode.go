@@ -114,7 +114,7 @@ func (d *decoder) list() error {
 	case err != nil:
 		return err
 	case start != json.Delim('{'):
-		return errors.New("it is no object")
+		return errors.New("it is not an object")
 	}
 	kind := ""
 	for d.json.More() {

@@ -51,7 +51,7 @@ type adopting struct {
 // New is the command adopt.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &adopting{IOStreams: streams, cluster: cluster, output: "table"}
-	c := cli.Command("adopt", nil, o.run)
+	c := cli.Command(&cobra.Command{Use: "adopt", Short: "On-board Deployments by a policy", Args: cli.NoArguments}, o.run)
 	o.policy.add(c)
 	flags := c.Flags()
 	flags.StringVarP(&o.file, "filename", "f", "", "A file with a ScalingPolicy or ClusterScalingPolicy; - is the standard input.")

@@ -43,7 +43,7 @@ func resourceOf(policy client.Object) string {
 func policyCopy(policy client.Object) client.Object {
 	out, ok := policy.DeepCopyObject().(client.Object)
 	if !ok {
-		panic(fmt.Sprintf("a copy of a %T is no object", policy)) // a mistake of this program
+		panic(fmt.Sprintf("a copy of a %T is not an object", policy)) // a mistake of this program
 	}
 	return out
 }

@@ -45,17 +45,17 @@ type suspension struct {
 // NewSuspend is the command suspend.
 func NewSuspend(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &suspension{IOStreams: streams, cluster: cluster, suspend: true}
-	return o.command("suspend")
+	return o.command("suspend (NAME | TYPE/NAME | -l SELECTOR | --all)", "Stop the changes of scalers")
 }
 
 // NewResume is the command resume.
 func NewResume(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &suspension{IOStreams: streams, cluster: cluster}
-	return o.command("resume")
+	return o.command("resume (NAME | TYPE/NAME | -l SELECTOR | --all)", "Continue the changes of suspended scalers")
 }
 
-func (o *suspension) command(verb string) *cobra.Command {
-	c := cli.Command(verb, o.cluster.CompleteNames, o.run)
+func (o *suspension) command(usage, summary string) *cobra.Command {
+	c := cli.Command(&cobra.Command{Use: usage, Short: summary, ValidArgsFunction: o.cluster.CompleteNames}, o.run)
 	flags := c.Flags()
 	flags.BoolVar(&o.all, "all", false, "All scalers of the namespace.")
 	flags.StringVarP(&o.selector, "selector", "l", "", "The scalers with these labels, such as team=shop,tier!=test.")
@@ -174,7 +174,7 @@ type rollingBack struct {
 // NewRollback is the command rollback.
 func NewRollback(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &rollingBack{IOStreams: streams, cluster: cluster, to: rollback.Previous}
-	c := cli.Command("rollback", cluster.CompleteNames, o.run)
+	c := cli.Command(&cobra.Command{Use: "rollback (NAME | TYPE/NAME)...", Short: "Return to earlier requests", ValidArgsFunction: cluster.CompleteNames}, o.run)
 	flags := c.Flags()
 	cli.AddChoice(c, &o.to, "to", "", []rollback.To{rollback.Previous, rollback.Original}, "The requests to return to")
 	flags.BoolVar(&o.undo, "undo", false, "End a rollback: set the spec that was there before it.")

@@ -42,7 +42,7 @@ import (
 
 // New is the command check.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
-	return cli.Command("check", nil, func(ctx context.Context, _ *cobra.Command, _ []string) error {
+	return cli.Command(&cobra.Command{Use: "check", Short: "Check the cluster and your rights", Args: cli.NoArguments}, func(ctx context.Context, _ *cobra.Command, _ []string) error {
 		findings, err := Run(ctx, cluster)
 		if err != nil {
 			return err

@@ -74,24 +74,18 @@ func withRole(err error) error {
 //go:embed help
 var help embed.FS
 
-// Command is the command of help/NAME.txt. The file has its usage, its summary, its text and examples. complete completes
-// arguments; nil for none. The command takes arguments only if its usage has some.
-func Command(name string, complete cobra.CompletionFunc, run func(ctx context.Context, c *cobra.Command, args []string) error) *cobra.Command {
-	text, err := help.ReadFile("help/" + name + ".txt")
+// Command completes a command, with the text and examples of help/NAME.txt. Its arguments are completed with files only if
+// its ValidArgsFunction does.
+func Command(c *cobra.Command, run func(ctx context.Context, c *cobra.Command, args []string) error) *cobra.Command {
+	text, err := help.ReadFile("help/" + c.Name() + ".txt")
 	if err != nil {
 		panic(err) // a mistake of this program
 	}
 	about, examples, _ := strings.Cut(string(text), "\n\nExamples:\n\n")
-	lines := strings.SplitN(about, "\n", 4)
-	c := &cobra.Command{
-		Use: lines[0], Short: lines[1], Long: lines[3], Example: strings.TrimRight(examples, "\n"), ValidArgsFunction: complete,
-		RunE: func(c *cobra.Command, args []string) error { return withRole(run(c.Context(), c, args)) },
-	}
-	if complete == nil {
+	c.Long, c.Example = about, strings.TrimRight(examples, "\n")
+	c.RunE = func(c *cobra.Command, args []string) error { return withRole(run(c.Context(), c, args)) }
+	if c.ValidArgsFunction == nil {
 		c.ValidArgsFunction = cobra.NoFileCompletions
-	}
-	if c.Use == name {
-		c.Args = NoArguments
 	}
 	return c
 }

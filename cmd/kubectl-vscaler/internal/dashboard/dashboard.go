@@ -62,7 +62,7 @@ type dashboardOptions struct {
 // New is the command dashboard.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &dashboardOptions{IOStreams: streams, cluster: cluster, lifetime: 12 * time.Hour}
-	c := cli.Command("dashboard", nil, o.run)
+	c := cli.Command(&cobra.Command{Use: "dashboard", Short: "Show scalers in a browser", Args: cli.NoArguments}, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
 	flags.IntVar(&o.port, "port", 0, "The port to listen on. 0 means any free port.")

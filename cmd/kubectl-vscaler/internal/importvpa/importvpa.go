@@ -37,7 +37,7 @@ func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Comma
 
 func newImportVPA(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	everywhere := false
-	c := cli.Command("vpa", nil, func(ctx context.Context, _ *cobra.Command, names []string) error {
+	c := cli.Command(&cobra.Command{Use: "vpa [NAME...]", Short: "Print scalers for VerticalPodAutoscalers"}, func(ctx context.Context, _ *cobra.Command, names []string) error {
 		if everywhere && len(names) > 0 {
 			return cli.Usagef("a name cannot be combined with --all-namespaces")
 		}

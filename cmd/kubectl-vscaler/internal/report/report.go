@@ -54,8 +54,10 @@ func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Comma
 	o := &reportOptions{IOStreams: streams, profiles: []string{string(profile.Balanced)}, output: "table", Reporter: Reporter{
 		Cluster: cluster, Past: &past.Options{Since: 8 * past.Day, Step: 5 * time.Minute}, Options: fleet.Options{WarmUp: 3 * past.Day}, Top: 20,
 	}}
-	c := cli.Command("report", cobra.FixedCompletions([]string{"csv", "gz"}, cobra.ShellCompDirectiveFilterFileExt), o.run)
-	c.SuggestFor = []string{"backtest"}
+	c := cli.Command(&cobra.Command{
+		Use: "report [--prometheus=URL|FILE|FOLDER|- ...]", Short: "Report what containers request, and what they need", SuggestFor: []string{"backtest"},
+		ValidArgsFunction: cobra.FixedCompletions([]string{"csv", "gz"}, cobra.ShellCompDirectiveFilterFileExt),
+	}, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Report the workloads of all namespaces.")
 	flags.StringVarP(&o.selector, "selector", "l", "", "Report only workloads with these labels, such as team=shop,tier!=test.")
@@ -139,7 +141,7 @@ func (o *reportOptions) validateSource(paths []string, isSet func(flag string) b
 	return nil
 }
 
-// validate checks the flags.
+// validate checks the flags, and reads selector and until.
 func (o *reportOptions) validate() (err error) {
 	if o.Selection.Labels, err = labels.Parse(o.selector); err != nil {
 		return fmt.Errorf("--selector: %w", err)
@@ -150,33 +152,27 @@ func (o *reportOptions) validate() (err error) {
 			return fmt.Errorf("--until %q is not like 2026-11-23T12:00:00Z", o.until)
 		}
 	}
-	for i, name := range o.profiles {
-		switch {
-		case !slices.Contains(ProfileNames(), name):
-			return fmt.Errorf("--profile %q is not one of %s", name, strings.Join(ProfileNames(), ", "))
-		case slices.Contains(o.profiles[:i], name):
-			return fmt.Errorf("--profile names %s twice", name)
-		}
+	if err := validateProfiles(o.profiles); err != nil {
+		return err
 	}
-	switch {
-	case len(o.profiles) == 0:
-		return errors.New("--profile is empty")
-	case o.fromMetrics && o.selector != "":
-		return errors.New("--selector cannot be combined with --from-metrics: the labels of Deployments are only in the cluster")
-	case o.fromMetrics && strings.HasPrefix(o.Options.GroupBy, fleet.GroupByLabel):
-		return errors.New("--group-by=label:... cannot be combined with --from-metrics: the labels of Deployments are only in the cluster")
-	case !isGroup(o.Options.GroupBy):
-		return fmt.Errorf("--group-by %q is neither namespace nor label: with the key of a label, such as label:team", o.Options.GroupBy)
-	case o.Options.WarmUp < 0 || o.Options.WarmUp > longestWarmUp:
-		return fmt.Errorf("--warm-up must be from 0 to %s", longestWarmUp)
-	case o.Past.Step < time.Minute || o.Past.Step > time.Hour || o.Past.Step%time.Second != 0:
-		return errors.New("--step must be from 1m to 1h, in whole seconds")
-	case o.Past.Since < 2*o.Past.Step || o.Past.Since > past.LongestSince:
-		return fmt.Errorf("--since must be from two steps to %s", past.LongestSince)
-	case o.Past.Since <= o.Options.WarmUp && o.Past.Address != "":
-		return fmt.Errorf("--since %s is not longer than --warm-up %s: nothing would be measured", o.Past.Since, o.Options.WarmUp)
-	case o.Top < 0 || o.Workers < 0:
-		return errors.New("--top and --workers must not be negative")
+	by, warmUp, step, since := o.Options.GroupBy, o.Options.WarmUp, o.Past.Step, o.Past.Since
+	const onlyInCluster = "cannot be combined with --from-metrics: the labels of Deployments are only in the cluster"
+	for _, check := range []struct {
+		isWrong bool
+		message string
+	}{
+		{o.fromMetrics && o.selector != "", "--selector " + onlyInCluster},
+		{o.fromMetrics && strings.HasPrefix(by, fleet.GroupByLabel), "--group-by=label:... " + onlyInCluster},
+		{!isGroup(by), fmt.Sprintf("--group-by %q is neither namespace nor label: with the key of a label, such as label:team", by)},
+		{warmUp < 0 || warmUp > longestWarmUp, fmt.Sprintf("--warm-up must be from 0 to %s", longestWarmUp)},
+		{step < time.Minute || step > time.Hour || step%time.Second != 0, "--step must be from 1m to 1h, in whole seconds"},
+		{since < 2*step || since > past.LongestSince, fmt.Sprintf("--since must be from two steps to %s", past.LongestSince)},
+		{since <= warmUp && o.Past.Address != "", fmt.Sprintf("--since %s is not longer than --warm-up %s: nothing would be measured", since, warmUp)},
+		{o.Top < 0 || o.Workers < 0, "--top and --workers must not be negative"},
+	} {
+		if check.isWrong {
+			return errors.New(check.message)
+		}
 	}
 	if err := o.patches.validate(); err != nil {
 		return err
@@ -184,8 +180,24 @@ func (o *reportOptions) validate() (err error) {
 	if o.Past.Address == "" {
 		return nil
 	}
-	o.Until = o.Until.Truncate(o.Past.Step)
+	o.Until = o.Until.Truncate(step)
 	return o.Past.Validate()
+}
+
+// validateProfiles rejects an unknown or repeated profile, and none.
+func validateProfiles(names []string) error {
+	if len(names) == 0 {
+		return errors.New("--profile is empty")
+	}
+	for i, name := range names {
+		switch {
+		case !slices.Contains(ProfileNames(), name):
+			return fmt.Errorf("--profile %q is not one of %s", name, strings.Join(ProfileNames(), ", "))
+		case slices.Contains(names[:i], name):
+			return fmt.Errorf("--profile names %s twice", name)
+		}
+	}
+	return nil
 }
 
 // isGroup reports whether containers can be summed by this.

@@ -54,7 +54,7 @@ type statusOptions struct {
 // New is the command status.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &statusOptions{IOStreams: streams, cluster: cluster, output: "table"}
-	c := cli.Command("status", cluster.CompleteNames, o.run)
+	c := cli.Command(&cobra.Command{Use: "status [NAME | TYPE/NAME]...", Short: "Show the status of scalers", ValidArgsFunction: cluster.CompleteNames}, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
 	flags.StringVarP(&o.selector, "selector", "l", "", "Show only objects with these labels, such as team=shop,tier!=test.")
@@ -242,7 +242,7 @@ func (o *statusOptions) missing(in explain.Overview) error {
 // NewExplain is the command explain.
 func NewExplain(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	output := "text"
-	c := cli.Command("explain", cluster.CompleteName, func(ctx context.Context, _ *cobra.Command, args []string) error {
+	c := cli.Command(&cobra.Command{Use: "explain NAME | TYPE/NAME", Short: "Explain a scaler's numbers, its last changes, and what blocks them", ValidArgsFunction: cluster.CompleteName}, func(ctx context.Context, _ *cobra.Command, args []string) error {
 		if len(args) != 1 {
 			return cli.Usagef("name one VerticalScaler: NAME or TYPE/NAME")
 		}

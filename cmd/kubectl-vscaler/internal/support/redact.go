@@ -45,12 +45,13 @@ var kept = map[string]fields{
 	// Selectors are in the spec: they decide what is sized.
 	"ScalingPolicy":        tree("spec", "status"),
 	"ClusterScalingPolicy": tree("spec", "status"),
-	"ScaledDeployment":     tree(append(under("spec.template.spec", podSpec), "spec.replicas", "spec.deploymentName", "spec.scaling", "status")...),
-	"Deployment": tree(append(append(under("spec.template.spec", podSpec), under("status.conditions", condition)...),
+	"ScaledDeployment":     tree(slices.Concat(under("spec.template.spec", podSpec), []string{"spec.replicas", "spec.deploymentName", "spec.scaling", "status"})...),
+	"Deployment": tree(slices.Concat(under("spec.template.spec", podSpec), under("status.conditions", condition), []string{
 		"spec.replicas", "spec.paused", "spec.strategy", "spec.minReadySeconds", "spec.progressDeadlineSeconds",
 		"status.replicas", "status.updatedReplicas", "status.readyReplicas", "status.availableReplicas", "status.unavailableReplicas",
-		"status.terminatingReplicas", "status.observedGeneration")...),
-	"Pod": tree(append(under("spec", podSpec), under("status", podStatus)...)...),
+		"status.terminatingReplicas", "status.observedGeneration",
+	})...),
+	"Pod": tree(slices.Concat(under("spec", podSpec), under("status", podStatus))...),
 	"HorizontalPodAutoscaler": tree(append(under("status.conditions", condition),
 		"spec.scaleTargetRef", "spec.minReplicas", "spec.maxReplicas", "spec.metrics.type", "spec.metrics.resource", "spec.metrics.containerResource",
 		"status.currentReplicas", "status.desiredReplicas")...),

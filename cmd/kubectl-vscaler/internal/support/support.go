@@ -60,7 +60,7 @@ type bundledFile struct {
 // New is the command support-bundle.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	output, lines := "", int64(5000)
-	c := cli.Command("support-bundle", nil, func(ctx context.Context, _ *cobra.Command, _ []string) error {
+	c := cli.Command(&cobra.Command{Use: "support-bundle", Short: "Write an archive for a bug report", Args: cli.NoArguments}, func(ctx context.Context, _ *cobra.Command, _ []string) error {
 		if lines < 0 {
 			return cli.Usagef("--log-lines must not be negative")
 		}

@@ -58,7 +58,7 @@ type topOptions struct {
 // New is the command top.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
 	o := &topOptions{IOStreams: streams, cluster: cluster, environ: os.Environ(), order: snapshot.ByGap}
-	c := cli.Command("top", cluster.CompleteName, o.run)
+	c := cli.Command(&cobra.Command{Use: "top [[TYPE/]NAME]", Short: "Show usage against requests, live", ValidArgsFunction: cluster.CompleteName}, o.run)
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
 	flags.BoolVar(&o.once, "once", false, "Print the view once and exit.")

@@ -89,7 +89,7 @@ func (d Details) Note() string {
 	case d.Span == Live:
 		return ""
 	case d.Past.HasLimits:
-		return "Requests and limits of the past are those in the specs of the pods, from kube-state-metrics."
+		return "Requests and limits of the past come from the specs of the pods, from kube-state-metrics."
 	case d.Past.HasRequests:
 		return "Requests of the past are from the operator's metrics. Prometheus has none of kube-state-metrics, so limits are known " + since
 	}
