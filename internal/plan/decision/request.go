@@ -50,9 +50,6 @@ type request struct {
 // range of its row.
 func (e *evaluation) requestsFor(r model.Resource, beside quantity.Amounts) []request {
 	requests := make([]request, len(e.rows.Containers))
-	if len(requests) == 0 {
-		return nil
-	}
 	for i := range e.rows.Containers {
 		requests[i] = e.requestFor(&e.rows.Containers[i], r)
 	}

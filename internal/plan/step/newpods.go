@@ -36,12 +36,11 @@ func (p planner) sizeNewPodsOnly() model.Plan {
 // newest pod whether the API server does it.
 func (p planner) learnNewPods() model.NewPods {
 	before := p.Situation.NewPods
-	next := model.NewPods{IneffectiveOnPod: before.IneffectiveOnPod}
 	if p.Unsized.Exists() {
-		return next
+		return model.NewPods{IneffectiveOnPod: before.IneffectiveOnPod}
 	}
-	sized := p.Goals.Next()
-	next.Sizes, next.Starts, next.ReplicaSet, next.Obstacle = sized.Sizes, sized.Starts, sized.ReplicaSet, sized.Obstacle
+	next := p.Goals.Next()
+	next.IneffectiveOnPod = before.IneffectiveOnPod
 	if next.ReplicaSet == before.ReplicaSet && goal.IsSame(next.Sizes, before.Sizes) && goal.IsSame(next.Starts, before.Starts) {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}
