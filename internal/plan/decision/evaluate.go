@@ -65,8 +65,7 @@ func (e *evaluation) leave(c *row.Container, format string, args ...any) {
 	e.unmanaged = append(e.unmanaged, model.Stall(v1beta1.ReasonRejected, format, args...).On("container "+c.Name))
 }
 
-// evaluate decides whether one request moves. Without a target, or while the other containers use up the ceiling,
-// it does not.
+// evaluate decides whether one request moves. Without a target, or while the other containers use up the ceiling, it does not.
 func (e *evaluation) evaluate(q request) {
 	if !q.IsManaged {
 		return

@@ -206,8 +206,7 @@ func raise(v *workload.Resources, proved workload.Resources) bool {
 	return true
 }
 
-// proves reports whether a pod is healthy with no more than is decided. With the fallback Recreate, its replacement
-// is the trial.
+// proves reports whether a pod is healthy with no more than is decided. With the fallback Recreate, its replacement is the trial.
 func (n next) proves(pod workload.Pod) bool {
 	switch {
 	case n.Policy.MayEvict():

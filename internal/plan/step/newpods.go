@@ -55,8 +55,7 @@ func (p planner) learnNewPods() model.NewPods {
 	return next
 }
 
-// checkNewest compares the newest pod with the sizes that it was to get, even if other sizes
-// are decided now.
+// checkNewest compares the newest pod with the sizes that it was to get, even if other sizes are decided now.
 func (p planner) checkNewest(n model.NewPods) model.NewPods {
 	isKnownIneffective := n.IneffectiveOnPod != ""
 	before := p.Situation.NewPods
@@ -89,10 +88,9 @@ func (p planner) untilLearned() time.Duration {
 	return 0
 }
 
-// applicableSizes are the sizes that the API server puts into pods: those that have limits
-// exactly where the pod has some, as internal/apiserver/admission says. After a change
-// of the template, other sizes apply. Changes to pods by another controller do not matter
-// here, because it would change the next pod, too.
+// applicableSizes are the sizes that the API server puts into pods: those that have limits exactly where the pod has some, as
+// internal/apiserver/admission says. After a change of the template, other sizes apply. Changes to pods by another controller do
+// not matter here, because it would change the next pod, too.
 func (p planner) applicableSizes(sizes []model.Size) []model.Size {
 	made := p.Deployment.Footprint().With(p.Bounds.Defaulted)
 	return slices.DeleteFunc(slices.Clone(sizes), func(size model.Size) bool {
