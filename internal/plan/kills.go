@@ -27,11 +27,9 @@ func NoteTemplate(histories history.Histories, s Situation) {
 func NoteStarts(policy Policy, s Situation, histories history.Histories) {
 	for _, c := range row.Of(s, policy).Containers {
 		p, h := c.Policy, histories.Container(c.Name)
-		if h == nil || p.Boost != nil || !p.CPU || c.Limits.CPUMillis == 0 || h.StartCPU() == 0 {
-			continue
-		}
 		switch {
-		case p.Limits == LimitsStay:
+		case h == nil, p.Boost != nil, !p.CPU, p.Limits == LimitsStay, c.Limits.CPUMillis == 0, h.StartCPU() == 0:
+			continue
 		case c.IsGuaranteed:
 			p.StartCPU = h.StartCPU()
 		default:

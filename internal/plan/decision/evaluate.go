@@ -161,12 +161,12 @@ func (e *evaluation) remark(isDecided bool) model.Verdict {
 // set the request that it follows.
 func (e *evaluation) limitsAreOff(q request) bool {
 	r, c := q.Resource, q.container
-	if c.Policy.Limits == model.LimitsStay || c.Policy.LimitPolicy == (model.LimitPolicy{}) || q.current == 0 || q.decided > 0 {
-		return false
-	}
 	isOff := func(has workload.Resources) bool { return r.Limit(c.Resize(has, r.Alone(q.current))) != r.Limit(has) }
-	if !e.policy.InPlace() {
-		return isOff(c.Resources) // new pods are created from the template
+	switch {
+	case c.Policy.Limits == model.LimitsStay, c.Policy.LimitPolicy == model.LimitPolicy{}, q.current == 0, q.decided > 0:
+		return false
+	case !e.policy.InPlace(): // new pods are created from the template
+		return isOff(c.Resources)
 	}
 	return slices.ContainsFunc(c.Running, func(running row.Instance) bool { return isOff(running.Resources) })
 }

@@ -263,7 +263,8 @@ func (cs Changes) covering() Changes {
 // CPU that was only learned is not among it: it may need another node, and no user has asked for that.
 func (n next) starts() (starts []model.Size) {
 	keepsBoost := func(pod workload.Pod) bool { return n.In(pod).KeepsBoost() }
-	if !n.Policy.InPlace() || n.Policy.MayRollOut() || n.Decision.IsContested() || slices.ContainsFunc(n.Pods, keepsBoost) {
+	switch {
+	case !n.Policy.InPlace(), n.Policy.MayRollOut(), n.Decision.IsContested(), slices.ContainsFunc(n.Pods, keepsBoost):
 		return nil
 	}
 	pod := n.starting()

@@ -31,12 +31,10 @@ func NoteReverts(g goal.Goals) *model.Decision {
 	if !g.Policy.MayRollOut() {
 		d = d.NotApplied()
 	}
-	if g.Policy.Edited || d == nil || d.IsContested() {
-		return d
-	}
 	p := plannerFor(g)
-	isTemplateUndone := d.AppliedToTemplate && p.ownValuesDiffer(p.Template())
-	if isTemplateUndone || p.arePodsUndone() {
+	switch {
+	case g.Policy.Edited, d == nil, d.IsContested():
+	case d.AppliedToTemplate && p.ownValuesDiffer(p.Template()), p.arePodsUndone():
 		return d.UndoneAt(g.Now, revertCounts)
 	}
 	return d
