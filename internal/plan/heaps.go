@@ -19,23 +19,16 @@ import (
 
 // noteMemoryRaises notes in a new decision when it raises memory limits, compared with the one before it.
 func noteMemoryRaises(rows row.Table, before, after *Decision, now time.Time) *Decision {
-	raised := map[string]time.Time{}
 	for i := range rows.Containers {
 		c := &rows.Containers[i]
 		if memoryLimit(c, after) > memoryLimit(c, before) {
-			raised[c.Name] = now
+			after = after.With(func(d *Decision) {
+				d.MemoryRaised = maps.Collect(maps.All(d.MemoryRaised)) // a copy, also of nothing
+				d.MemoryRaised[c.Name] = now
+			})
 		}
 	}
-	if len(raised) == 0 {
-		return after
-	}
-	return after.With(func(d *Decision) {
-		d.MemoryRaised = maps.Clone(after.MemoryRaised)
-		if d.MemoryRaised == nil {
-			d.MemoryRaised = map[string]time.Time{}
-		}
-		maps.Copy(d.MemoryRaised, raised)
-	})
+	return after
 }
 
 // memoryLimit is the memory limit that a decision gives a container of the template; the template's without a decision.

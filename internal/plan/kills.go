@@ -27,11 +27,9 @@ func NoteTemplate(histories history.Histories, s Situation) {
 func NoteStarts(policy Policy, s Situation, histories history.Histories) {
 	for _, c := range row.Of(s, policy).Containers {
 		p, h := c.Policy, histories.Container(c.Name)
-		if h == nil || p.Boost != nil || !p.CPU || c.Limits.CPUMillis == 0 || h.StartCPU() == 0 {
-			continue
-		}
 		switch {
-		case p.Limits == LimitsStay:
+		case h == nil, p.Boost != nil, !p.CPU, p.Limits == LimitsStay, c.Limits.CPUMillis == 0, h.StartCPU() == 0:
+			continue
 		case c.IsGuaranteed:
 			p.StartCPU = h.StartCPU()
 		default:
@@ -46,16 +44,13 @@ func KillOf(s Situation, policy Policy, pod workload.Pod, kill workload.OOMKill)
 	out := history.Kill{
 		At: kill.At, HitBytes: kill.HitBytes, Pod: string(pod.UID), Termination: kill.Termination, Name: pod.Name, Pods: s.AlivePods(),
 	}
-	if c, ok := pod.Container(kill.Container); ok {
-		out.Request = c.Requests.MemoryBytes
-	}
-	if c := row.Of(s, policy).Find(kill.Container); c.Name != "" {
-		written := c.Written
-		out.TemplateRequest = c.WrittenRequest(Memory)
-		out.TemplateSize = cmp.Or(written.Limits.MemoryBytes, written.Requests.MemoryBytes)
-		if most := c.Of(Memory).MostRaised; most < model.Any {
-			out.MostBytes = most
-		}
+	running, _ := pod.Container(kill.Container)
+	out.Request = running.Requests.MemoryBytes
+	c := row.Of(s, policy).Find(kill.Container)
+	out.TemplateRequest = c.WrittenRequest(Memory)
+	out.TemplateSize = cmp.Or(c.Written.Limits.MemoryBytes, c.Written.Requests.MemoryBytes)
+	if most := c.Of(Memory).MostRaised; most < model.Any {
+		out.MostBytes = most
 	}
 	return out
 }

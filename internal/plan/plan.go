@@ -3,11 +3,10 @@
 
 // Package plan decides what to do next about one Deployment.
 //
-// Next is a pure function: the same situation yields the same plan, whatever the order of
-// its lists, and planning again after a plan is carried out yields nothing. It decides
-// twice: first what to request (package decision, checked by package verification), then
-// the one next step that brings the pods or the template closer to it (package step). Every
-// plan without a step has a reason.
+// Next is a pure function: the same situation yields the same plan, whatever the order of its lists, and planning again after a
+// plan is carried out yields nothing. It decides twice: first what to request (package decision, checked by package
+// verification), then the one next step that brings the pods or the template closer to it (package step). Every plan without a
+// step has a reason.
 package plan
 
 import (
@@ -84,8 +83,7 @@ func withCreateFailure(p Plan, s Situation, _ Policy, now time.Time) Plan {
 	return p
 }
 
-// active is the plan of a scaler that is not idle: it verifies the last change, decides what
-// to request, and finds the next step.
+// active is the plan of a scaler that is not idle: it verifies the last change, decides what to request, and finds the next step.
 func active(s Situation, policy Policy, now time.Time) Plan {
 	recorded, goals := s.Decision, goal.Of(s, policy, now)
 	s.RevertedChanges = verification.StillReverted(s, now)
@@ -146,8 +144,7 @@ func (o outcome) follow(decided Plan) Plan {
 	}
 	p = o.recordFirst(p)
 	if !isChange(p.Step) {
-		// The remark names a deferred change and its time, or an unmanaged request. A step is
-		// more urgent.
+		// The remark names a deferred change and its time, or an unmanaged request. A step is more urgent.
 		verdict = verdict.Within(o.Remark.RequeueAfter)
 	}
 	switch verdict.State {
@@ -165,9 +162,8 @@ func (o outcome) follow(decided Plan) Plan {
 	return p
 }
 
-// recordFirst replaces the step with Record if a restart of the operator would lose data that the
-// step depends on. These are the good values before a decision, the decision that the template is
-// about to carry, or findings about new pods.
+// recordFirst replaces the step with Record if a restart of the operator would lose data that the step depends on. These are the
+// good values before a decision, the decision that the template is about to carry, or findings about new pods.
 func (o outcome) recordFirst(p Plan) Plan {
 	before, mustVerify := o.NewPods, o.Decision.Verification != nil || p.Reverted != ""
 	v, known := o.Decision.Verification, o.recorded.Verifying()
@@ -177,8 +173,7 @@ func (o outcome) recordFirst(p Plan) Plan {
 	case nil:
 		return p
 	case Rewrite:
-		// Otherwise the template would differ from the recorded decision, as if another
-		// controller had undone that.
+		// Otherwise the template would differ from the recorded decision, as if another controller had undone that.
 		if next := p.Decision.NotApplied(); !reflect.DeepEqual(o.recorded, next) {
 			p.Decision, p.Step = next, Record{}
 			return p

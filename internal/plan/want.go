@@ -12,9 +12,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// gibPerCore is the GiB of memory that cost as much as a core. Clouds that sell the two
-// separately charge for a core what 7.5 GiB (Google's E2 machines) to 9.1 GiB (AWS Fargate)
-// cost, by their public list prices of 2025.
+// gibPerCore is the GiB of memory that cost as much as a core. Clouds that sell the two separately charge for a core what 7.5 GiB
+// (Google's E2 machines) to 9.1 GiB (AWS Fargate) cost, by their public list prices of 2025.
 const gibPerCore = 8
 
 // WantOf says how urgent the plan's step is, and what it is worth.
@@ -90,8 +89,7 @@ func worth(containers []workload.Container, sizes []Size) (cores float64) {
 	return cores
 }
 
-// distance is the difference of two requests, in cores. A request that is not set after is
-// not changed.
+// distance is the difference of two requests, in cores. A request that is not set after is not changed.
 func distance(before, after quantity.Amounts) (cores float64) {
 	if after.CPUMillis > 0 {
 		cores += math.Abs(float64(after.CPUMillis-before.CPUMillis)) / 1000

@@ -1,9 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package decision decides what to request: one request per container and resource. A
-// request changes only where the recommendation has left the tolerance, the bounds or the
-// cooldown. Package step brings the pods there.
+// Package decision decides what to request: one request per container and resource. A request changes only where the
+// recommendation has left the tolerance, the bounds or the cooldown. Package step brings the pods there.
 package decision
 
 import (
@@ -35,8 +34,7 @@ type Outcome struct {
 	Decision *model.Decision
 	// Decided is true if Decision is new.
 	Decided bool
-	// Remark says why nothing, or nothing more, is decided, and when a deferred change is
-	// due; empty if there is nothing to say.
+	// Remark says why nothing, or nothing more, is decided, and when a deferred change is due; empty if there is nothing to say.
 	Remark model.Verdict
 	// Unmanaged says which resources are left alone although the policy controls them, for example
 	// because an HPA scales on them; empty if none is.
@@ -54,8 +52,7 @@ type Outcome struct {
 //     The upper bound is wide while there is little history, so that lowering waits for
 //     evidence.
 //
-// All other requests stay as decided. A change that is made at once does not bring along
-// the changes that must wait.
+// All other requests stay as decided. A change that is made at once does not bring along the changes that must wait.
 func Decide(s model.Situation, policy model.Policy, rows row.Table, now time.Time) Outcome {
 	s.Decision = s.Decision.NotAfter(now)
 	e := evaluate(s, policy, rows)

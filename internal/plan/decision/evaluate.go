@@ -66,8 +66,7 @@ func (e *evaluation) leave(c *row.Container, format string, args ...any) {
 	e.unmanaged = append(e.unmanaged, model.Stall(v1beta1.ReasonRejected, format, args...).On("container "+c.Name))
 }
 
-// evaluate decides whether one request moves. Without a target, or while the other containers use up the ceiling,
-// it does not.
+// evaluate decides whether one request moves. Without a target, or while the other containers use up the ceiling, it does not.
 func (e *evaluation) evaluate(q request) {
 	if !q.IsManaged {
 		return
@@ -179,12 +178,12 @@ func (e *evaluation) remark(isDecided bool) model.Verdict {
 // set the request that it follows.
 func (e *evaluation) limitsAreOff(q request) bool {
 	r, c := q.Resource, q.container
-	if c.Policy.Limits == model.LimitsStay || c.Policy.LimitPolicy == (model.LimitPolicy{}) || q.current == 0 || q.decided > 0 {
-		return false
-	}
 	isOff := func(has workload.Resources) bool { return r.Limit(c.Resize(has, r.Alone(q.current))) != r.Limit(has) }
-	if !e.policy.InPlace() {
-		return isOff(c.Resources) // new pods are created from the template
+	switch {
+	case c.Policy.Limits == model.LimitsStay, c.Policy.LimitPolicy == model.LimitPolicy{}, q.current == 0, q.decided > 0:
+		return false
+	case !e.policy.InPlace(): // new pods are created from the template
+		return isOff(c.Resources)
 	}
 	return slices.ContainsFunc(c.Running, func(running row.Instance) bool { return isOff(running.Resources) })
 }

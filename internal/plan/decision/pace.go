@@ -124,9 +124,8 @@ func deferredVerdict(list []deferral) model.Verdict {
 // demands is a step: at most twice the request, or the amount that a pod has already or has started with. The
 // next step follows after the cooldown. A bound with a wrong unit is thus seen before all pods declare it.
 //
-// Only pods that run are protected. A rollout starts new pods, and its Deployment keeps the old
-// ones until those are available. Without a cooldown there is no pace. maxAllowed is not paced:
-// no request is above it.
+// Only pods that run are protected. A rollout starts new pods, and its Deployment keeps the old ones until those are available.
+// Without a cooldown there is no pace. maxAllowed is not paced: no request is above it.
 func (e *evaluation) paced(q request, m move) move {
 	switch {
 	case q.current == 0, m.to <= q.current, !e.policy.InPlace(), e.policy.CooldownOf(window.ScaleUp) == 0:
@@ -185,4 +184,42 @@ func (q request) stepDown(percent int64) int64 {
 	least := row.MulDiv(q.current, max(0, 100-cmp.Or(percent, 100)), 100, true)
 	grain := q.grain(least)
 	return min((least+grain-1)/grain*grain, max(0, q.current-grain))
+}
+
+// skipKnownBad returns the move. If usage would move the request to a reverted value or further, it ends at the value that
+// was good, and that change is returned too; else nil.
+func skipKnownBad(reverted []model.RevertedChange, m move) (move, *model.RevertedChange) {
+	switch m.why {
+	case model.DecidedScaleDown, model.DecidedScaleUp, model.DecidedLowerBound:
+	default:
+		return m, nil
+	}
+	isReduction := m.to < m.from
+	for i, c := range reverted {
+		switch {
+		case c.Container != m.container, c.Resource != m.resource.String(), c.IsReduction() != isReduction:
+		case isReduction && m.to <= c.Value:
+			m.to = min(c.Good, m.from)
+			return m, &reverted[i]
+		case !isReduction && m.to >= c.Value:
+			m.to = max(c.Good, m.from)
+			return m, &reverted[i]
+		}
+	}
+	return m, nil
+}
+
+// deferLowering drops the moves that lower a request if another one is urgent: an urgent move must not wait for the verification
+// of the others. Only urgent moves are made while the usage history cannot be saved, so that they lower nothing then.
+func deferLowering(s model.Situation, policy model.Policy, moves []move, now time.Time) []move {
+	switch {
+	case s.Unsaved.Exists():
+	case policy.RollsOut(), !policy.Verifies():
+		return moves
+	}
+	isUrgent := revertedNow(s.Decision, now) != "" || slices.ContainsFunc(moves, func(m move) bool { return IsUrgent(m.why) })
+	if !isUrgent {
+		return moves
+	}
+	return slices.DeleteFunc(slices.Clone(moves), func(m move) bool { return m.why == model.DecidedScaleDown })
 }

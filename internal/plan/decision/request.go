@@ -50,9 +50,6 @@ type request struct {
 // range of its row.
 func (e *evaluation) requestsFor(r model.Resource, beside quantity.Amounts) []request {
 	requests := make([]request, len(e.rows.Containers))
-	if len(requests) == 0 {
-		return nil
-	}
 	for i := range e.rows.Containers {
 		requests[i] = e.requestFor(&e.rows.Containers[i], r)
 	}
@@ -147,8 +144,7 @@ func (q request) grain(v int64) int64 {
 
 func (q request) subject() string { return q.container.Name + " " + q.Resource.String() }
 
-// move says where a request moves if it may move all the way, and why; no reason if it
-// stays.
+// move says where a request moves if it may move all the way, and why; no reason if it stays.
 func (q request) move() (to int64, why string) {
 	current, target := q.current, q.target
 	bounded := q.allowed.Fit(current)
@@ -175,10 +171,9 @@ func (q request) move() (to int64, why string) {
 	return current, ""
 }
 
-// towardsBound is the next value of a request outside its bounds: the target. But if the request only has to
-// drop to the largest allowed value, and the upper bound is not below that, it stops there. A bound is not
-// evidence for a lower request. Nor is it while usage is missing, or if the request only has to drop below
-// a ceiling.
+// towardsBound is the next value of a request outside its bounds: the target. But if the request only has to drop to the largest
+// allowed value, and the upper bound is not below that, it stops there. A bound is not evidence for a lower request. Nor is it
+// while usage is missing, or if the request only has to drop below a ceiling.
 func (q request) towardsBound(bounded int64) int64 {
 	switch isCeiling := q.unceiled.Fit(q.current) == q.current; {
 	case isCeiling, q.lacksUsage, bounded <= q.upperBound():
@@ -199,8 +194,7 @@ func (q request) oomFloor() int64 {
 	return 0
 }
 
-// whenLowered says when there is enough evidence to lower the request, if usage stays as it is; empty if that
-// is unknown.
+// whenLowered says when there is enough evidence to lower the request, if usage stays as it is; empty if that is unknown.
 func (q request) whenLowered(maxAllowed int64) string {
 	if enough := q.container.Recommendation.EvidenceToLower(q.Resource.String(), q.current, maxAllowed); enough > 0 {
 		return ", " + model.AfterObserving(enough)
@@ -210,17 +204,15 @@ func (q request) whenLowered(maxAllowed int64) string {
 
 func (q request) isClose(to int64) bool { return !differs(q.current, to, q.tolerance) }
 
-// differs reports whether two requests are further apart than the tolerance, as a share of the
-// current one.
+// differs reports whether two requests are further apart than the tolerance, as a share of the current one.
 func differs(current, target int64, tolerance float64) bool {
 	return math.Abs(float64(target-current)) > tolerance*float64(current)
 }
 
-// currentRequest is the current request: as decided, or else the largest among the running pods (a lost status must
-// not make a resized pod look small), or else the template's. isUnsettled reports whether no decision has it,
-// although one is needed. After a lost status, that is so if the pods disagree or a kubelet has not applied it.
-// It is also so if nothing is decided and new pods would not get the size of resized pods. Startup boosts need a
-// decision, too: to start from and to return to.
+// currentRequest is the current request: as decided, or else the largest among the running pods (a lost status must not make a
+// resized pod look small), or else the template's. isUnsettled reports whether no decision has it, although one is needed. After
+// a lost status, that is so if the pods disagree or a kubelet has not applied it. It is also so if nothing is decided and new
+// pods would not get the size of resized pods. Startup boosts need a decision, too: to start from and to return to.
 func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool) {
 	c, r := q.container, q.Resource
 	if q.decided > 0 {

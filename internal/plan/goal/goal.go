@@ -138,7 +138,8 @@ func (p Pod) memoryOf(of *Change) int64 {
 	has, decided := of.Has.Requests.MemoryBytes, of.Goal.Requests.MemoryBytes
 	most := min(of.Goal.Of(model.Memory).MostRaised, model.Memory.Most())
 	_, hasEnded := of.Goal.Recommendation.ClimbEnd()
-	if decided == 0 || has < decided || hasEnded != "" || p.AlivePods() <= fewPods {
+	switch {
+	case decided == 0, has < decided, hasEnded != "", p.AlivePods() <= fewPods:
 		return decided
 	}
 	wanted := int64(0)

@@ -96,7 +96,7 @@ func (p Pod) LimitRangeObstacle(sizes Changes) model.Obstacle {
 	o := cmp.Or(p.addedByLimitRange(after), OutOfBounds(after, sizes.Sizes(), p.Bounds))
 	for _, c := range after.Running {
 		limit, most := p.Bounds.Defaulted(c).Limits.MemoryBytes, p.Bounds.ContainerMax.MemoryBytes
-		if need := p.Rows.Find(c.Name).KnownMemory; o.Exists() && (model.IsBelow(limit, need) || model.IsBelow(most, need)) {
+		if need := p.Rows.Find(c.Name).KnownMemory; o.Exists() && min(model.BoundOf(limit), model.BoundOf(most)) < need {
 			o.Message += fmt.Sprintf("; container %s is known to need %s of memory", c.Name, model.Memory.Format(need))
 		}
 	}

@@ -206,8 +206,7 @@ func raise(v *workload.Resources, proved workload.Resources) bool {
 	return true
 }
 
-// proves reports whether a pod is healthy with no more than is decided. With the fallback Recreate, its replacement
-// is the trial.
+// proves reports whether a pod is healthy with no more than is decided. With the fallback Recreate, its replacement is the trial.
 func (n next) proves(pod workload.Pod) bool {
 	switch {
 	case n.Policy.MayEvict():
@@ -264,7 +263,8 @@ func (cs Changes) covering() Changes {
 // CPU that was only learned is not among it: it may need another node, and no user has asked for that.
 func (n next) starts() (starts []model.Size) {
 	keepsBoost := func(pod workload.Pod) bool { return n.In(pod).KeepsBoost() }
-	if !n.Policy.InPlace() || n.Policy.MayRollOut() || n.Decision.IsContested() || slices.ContainsFunc(n.Pods, keepsBoost) {
+	switch {
+	case !n.Policy.InPlace(), n.Policy.MayRollOut(), n.Decision.IsContested(), slices.ContainsFunc(n.Pods, keepsBoost):
 		return nil
 	}
 	pod := n.starting()

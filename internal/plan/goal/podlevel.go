@@ -43,8 +43,7 @@ func (cs Changes) PodLevel(pod workload.Pod) (out workload.Resources) {
 	return out
 }
 
-// podLevelRequest is the pod-level request of the pod once its containers are as in after; 0 if it has
-// none.
+// podLevelRequest is the pod-level request of the pod once its containers are as in after; 0 if it has none.
 func podLevelRequest(pod, after workload.Pod, r model.Resource) int64 {
 	has := r.Request(pod.PodLevel)
 	if has == 0 {

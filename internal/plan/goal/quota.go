@@ -20,10 +20,9 @@ import (
 // sooner, as far as they may change that.
 const QuotaRetry = time.Minute
 
-// A quota bounds a raise, and does not drop it whole: each container gets the most that fits, those that were OOM-killed
-// first. A rollout of the Deployment may create its first new pod before it removes an old one. Then a raise leaves the
-// quota room for that pod: otherwise the next rollout would wait for ever. A container that was OOM-killed does not wait
-// for that.
+// A quota bounds a raise, and does not drop it whole: each container gets the most that fits, those that were OOM-killed first. A
+// rollout of the Deployment may create its first new pod before it removes an old one. Then a raise leaves the quota room for
+// that pod: otherwise the next rollout would wait for ever. A container that was OOM-killed does not wait for that.
 
 // WithinQuotas is the sizes with as much of their raises as the quotas leave, and the quota that has no more.
 func (p Pod) WithinQuotas(wanted Changes) (sizes Changes, missing model.Obstacle) {
@@ -183,8 +182,7 @@ func sortedQuotas(quotas []workload.Quota) []workload.Quota {
 	})
 }
 
-// amountFor picks what a quota counts under a key; nothing under a key that we never
-// change.
+// amountFor picks what a quota counts under a key; nothing under a key that we never change.
 func amountFor(key string, a workload.Resources) (model.Resource, int64) {
 	switch key {
 	case "cpu", "requests.cpu":

@@ -16,8 +16,7 @@ const (
 	// clockSkew is the largest assumed difference between the clocks of a node and of the API server.
 	// The node's clock has the start of a container, and the API server's clock the resize of a pod.
 	clockSkew = 5 * time.Second
-	// StuckAfter is the time to apply a resize, after which the pod no longer
-	// delays others.
+	// StuckAfter is the time to apply a resize, after which the pod no longer delays others.
 	StuckAfter = 10 * time.Minute
 )
 
@@ -42,8 +41,7 @@ func (c Change) isBoosted() bool {
 	return c.mayBoost() && c.Has.Requests.CPUMillis > c.Goal.Requests.CPUMillis
 }
 
-// boostables lists the containers of a pod that may be boosted, which would have these
-// sizes without it.
+// boostables lists the containers of a pod that may be boosted, which would have these sizes without it.
 func (p Pod) boostables(plain Changes) (out []boostable) {
 	for i := range plain {
 		if plain[i].mayBoost() {

@@ -101,10 +101,9 @@ func (g Goals) DecidedTemplate() Template {
 	return g.Template()
 }
 
-// OverQuota is the quota that has no room for the first new pod of a rollout. If the strategy
-// removes old pods first, their resources are available. The largest are assumed to be removed
-// first, so that only a rollout that can never begin is delayed. If a quota has no room later in
-// the rollout, the Deployment waits until more old pods are removed.
+// OverQuota is the quota that has no room for the first new pod of a rollout. If the strategy removes old pods first, their
+// resources are available. The largest are assumed to be removed first, so that only a rollout that can never begin is delayed.
+// If a quota has no room later in the rollout, the Deployment waits until more old pods are removed.
 func (g Goals) OverQuota(t Template) model.Obstacle {
 	if g.Deployment.Replicas == 0 {
 		return model.Obstacle{}
@@ -144,9 +143,8 @@ func carries(pod workload.Pod, size model.Size) bool {
 
 // HasSizes reports whether the pod has the sizes: a new pod would gain nothing.
 //
-// The declared resources of a pod are applied, except after a resize, which may be Infeasible.
-// Only then does the report of the kubelet count: a pod whose kubelet always reports something
-// else would be evicted again and again.
+// The declared resources of a pod are applied, except after a resize, which may be Infeasible. Only then does the report of the
+// kubelet count: a pod whose kubelet always reports something else would be evicted again and again.
 func HasSizes(pod workload.Pod, sizes []model.Size) bool {
 	isResized := model.WasResized(pod)
 	return !slices.ContainsFunc(sizes, func(size model.Size) bool {

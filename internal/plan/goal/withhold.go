@@ -11,16 +11,14 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// While usage of running pods is missing, nothing is lowered: neither by a new decision nor by one
-// that was made before. Raises of a decision are applied meanwhile. These are lowered all the
-// same, because usage is not the reason:
+// While usage of running pods is missing, nothing is lowered: neither by a new decision nor by one that was made before. Raises
+// of a decision are applied meanwhile. These are lowered all the same, because usage is not the reason:
 //
 //   - a request outside of its bounds, as far as the bound;
 //   - the CPU of a startup boost that ends;
 //   - a pod template whose raised request is reverted.
 
-// withheld is the size of a container without the requests that it lowers.
-// isExempt names what may be lowered.
+// withheld is the size of a container without the requests that it lowers. isExempt names what may be lowered.
 func (c Change) withheld(isExempt func(model.Resource) bool) (size workload.Resources, isWithheld bool) {
 	size = c.Size
 	for _, r := range model.Resources {

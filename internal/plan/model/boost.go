@@ -9,15 +9,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Boost is more CPU for a container while it starts: until its pod is Ready, and Duration
-// longer.
+// Boost is more CPU for a container while it starts: until its pod is Ready, and Duration longer.
 //
 // A boost is not a decision. The decision says what a pod gets once it has started; a boost
 // is a temporary difference for a pod that starts. It depends only on what the pod itself
 // reports, so there is nothing to remember, and nothing that a restart could lose.
 type Boost struct {
-	// Percent is the request in percent of the regular one: 200 is twice as
-	// much. MoreMillis is added to that.
+	// Percent is the request in percent of the regular one: 200 is twice as much. MoreMillis is added to that.
 	Percent, MoreMillis int64
 	// LeastMillis is the least request, within the raise limit: earlier starts have needed it. It is 0 for a boost that a
 	// user has set.
@@ -38,12 +36,10 @@ func (b Boost) Until(pod workload.Pod, container string, now time.Time) time.Tim
 	return time.Time{}
 }
 
-// Start says when the container of a pod last began to start, and when the start ended or
-// will end; zero if it is not known.
+// Start says when the container of a pod last began to start, and when the start ended or will end; zero if it is not known.
 //
-// If a process began before its pod became unready, its start is over, and the pod is unready
-// for another reason. If a container crashes repeatedly, the time counts from when the pod
-// became unready, so that a crash does not start another boost.
+// If a process began before its pod became unready, its start is over, and the pod is unready for another reason. If a container
+// crashes repeatedly, the time counts from when the pod became unready, so that a crash does not start another boost.
 func (b Boost) Start(pod workload.Pod, container string) (began, end time.Time) {
 	run, ok := pod.Run(container)
 	switch {

@@ -48,14 +48,12 @@ type Decision struct {
 	// on the template or on pods; LastRevert is when that was seen last.
 	Reverts    int
 	LastRevert time.Time
-	// ContestedBy names the field managers of what was contested, when it was last looked
-	// at.
+	// ContestedBy names the field managers of what was contested, when it was last looked at.
 	ContestedBy []string
 	// MemoryRaised holds, by container, when a decision last raised its memory limit. A process that
 	// started before keeps the heap that it has sized from its limit.
 	MemoryRaised map[string]time.Time
-	// Verification is the progress of verifying what was changed; nil if nothing is
-	// verified.
+	// Verification is the progress of verifying what was changed; nil if nothing is verified.
 	Verification *Verification
 }
 
@@ -132,8 +130,7 @@ func (d *Decision) WithVerification(v *Verification) *Decision {
 // HasReason reports whether there is a decision, for that reason.
 func (d *Decision) HasReason(reason string) bool { return d != nil && d.Reason == reason }
 
-// IsUrgentRestart reports whether the decision helps pods that may not become available
-// without it.
+// IsUrgentRestart reports whether the decision helps pods that may not become available without it.
 func (d *Decision) IsUrgentRestart() bool {
 	return d.Reason == DecidedOOMKill || d.Reason == DecidedReverted
 }
@@ -147,9 +144,8 @@ func (d *Decision) NotAfter(now time.Time) *Decision {
 	return d.With(func(next *Decision) { next.Time = now })
 }
 
-// Only is the decision with no more than these requests; nil for none. It drops what is no
-// longer managed: containers that are gone, and resources that the policy, an HPA or a VPA
-// has taken out.
+// Only is the decision with no more than these requests; nil for none. It drops what is no longer managed: containers that are
+// gone, and resources that the policy, an HPA or a VPA has taken out.
 func (d *Decision) Only(requests Requests) *Decision {
 	if d == nil || len(requests) == 0 {
 		return nil
@@ -172,8 +168,7 @@ func (d *Decision) NotApplied() *Decision {
 	return d.With(func(next *Decision) { next.AppliedToTemplate = false })
 }
 
-// UndoneAt is the decision with one more revert. Reverts that are longer ago than the
-// period do not count.
+// UndoneAt is the decision with one more revert. Reverts that are longer ago than the period do not count.
 func (d *Decision) UndoneAt(now time.Time, period time.Duration) *Decision {
 	return d.With(func(next *Decision) {
 		if now.Sub(d.LastRevert) > period {
@@ -185,8 +180,7 @@ func (d *Decision) UndoneAt(now time.Time, period time.Duration) *Decision {
 	})
 }
 
-// maxReverts limits how often another controller undoes our values before we
-// stop writing them.
+// maxReverts limits how often another controller undoes our values before we stop writing them.
 const maxReverts = 2
 
 // IsContested reports whether another controller has undone the decision too often.

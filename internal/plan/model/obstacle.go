@@ -55,8 +55,7 @@ func blockedState(stalled bool) State {
 // Obstacles are obstacles in any order.
 type Obstacles []Obstacle
 
-// Verdict sums them up, whatever their order. Its reason is the one that most needs a user.
-// No obstacles make an empty verdict.
+// Verdict sums them up, whatever their order. Its reason is the one that most needs a user. No obstacles make an empty verdict.
 func (o Obstacles) Verdict() Verdict {
 	if len(o) == 0 {
 		return Verdict{}

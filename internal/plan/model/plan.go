@@ -24,15 +24,13 @@ type Plan struct {
 	Reverted string
 	// RevertedChanges are the changes that must not be tried again.
 	RevertedChanges []RevertedChange
-	// NewPods has the sizes that the API server puts into new pods, in Initial and InPlace, and
-	// what is known of that.
+	// NewPods has the sizes that the API server puts into new pods, in Initial and InPlace, and what is known of that.
 	NewPods NewPods
 	// IsHeld is true if nothing may be changed or decided: what is recorded stays, also for new pods.
 	IsHeld bool
 	// Postponed is the decision that would be made now if the plan were not held; nil for none.
 	Postponed *Decision
-	// Contest has the fields whose owner the API server must name, for Situation.Writers; nil if
-	// nothing is contested.
+	// Contest has the fields whose owner the API server must name, for Situation.Writers; nil if nothing is contested.
 	Contest *Contest
 	// Step is the step to take; nil for none.
 	Step     Step
@@ -55,8 +53,7 @@ type (
 		UID             types.UID
 		ResourceVersion string
 		Sizes           []Size
-		// PodLevel are the pod-level resources beside the sizes; 0 for what the pod does not
-		// declare.
+		// PodLevel are the pod-level resources beside the sizes; 0 for what the pod does not declare.
 		PodLevel workload.Resources
 		// Boost is true if the pod is starting, and gets more CPU meanwhile.
 		Boost bool
@@ -67,8 +64,7 @@ type (
 		// it has applied; nil for none. It is not to be repeated for a while.
 		Withdraws *RejectedResize
 	}
-	// TakeOver records the original values of the pod template, before the next plan
-	// rewrites it.
+	// TakeOver records the original values of the pod template, before the next plan rewrites it.
 	TakeOver struct {
 		UID             types.UID
 		ResourceVersion string
@@ -78,8 +74,7 @@ type (
 	Rewrite struct {
 		UID             types.UID
 		ResourceVersion string
-		// Sizes holds, for each container, all that we own of it. A request of 0 is not
-		// ours to set.
+		// Sizes holds, for each container, all that we own of it. A request of 0 is not ours to set.
 		Sizes []Size
 	}
 	// Evict evicts the first of some pods, so that its replacement gets NewPods.
@@ -113,8 +108,7 @@ func (Record) isStep()   {}
 
 // Verdict is the plan's report on the Deployment.
 type Verdict struct {
-	// Reason is one of the reasons of the condition Applied; Message explains it to users
-	// and is the same for the same situation.
+	// Reason is one of the reasons of the condition Applied; Message explains it to users and is the same for the same situation.
 	Reason, Message string
 	State           State
 	// RequeueAfter is the time until the next reconcile if no event triggers one; 0 for never.
@@ -125,15 +119,13 @@ type Verdict struct {
 type State int
 
 const (
-	// Waiting is true if the decision is not applied, and that the operator changes nothing
-	// until the reason no longer holds.
+	// Waiting is true if the decision is not applied, and that the operator changes nothing until the reason no longer holds.
 	Waiting State = iota
 	// Changing is true if a change is in progress.
 	Changing
 	// Applied is true if everything is as decided.
 	Applied
-	// PartlyApplied is true if everything that can be decided is applied, and that a user
-	// must act for the rest.
+	// PartlyApplied is true if everything that can be decided is applied, and that a user must act for the rest.
 	PartlyApplied
 	// Stalled is true if a user must act.
 	Stalled
@@ -179,9 +171,8 @@ func (v Verdict) Stalled(reason, message string) Verdict {
 	return state.Because(reason, message).Within(v.RequeueAfter)
 }
 
-// Remarking adds a remark to the verdict if everything is applied, for example about a
-// resource for which a user must act. The remark's reason replaces the verdict's, except for
-// WithinBounds.
+// Remarking adds a remark to the verdict if everything is applied, for example about a resource for which a user must act. The
+// remark's reason replaces the verdict's, except for WithinBounds.
 func (v Verdict) Remarking(remark Verdict) Verdict {
 	if !v.State.IsApplied() || remark.Message == "" {
 		return v

@@ -24,8 +24,7 @@ const (
 // Policy has the limits that the scaler's spec sets.
 type Policy struct {
 	Mode v1beta1.UpdateMode
-	// Fallback is the answer of InPlace to a pod that cannot be resized in place. Empty stands
-	// for Wait.
+	// Fallback is the answer of InPlace to a pod that cannot be resized in place. Empty stands for Wait.
 	Fallback v1beta1.Fallback
 	// SizesNewPods is true if the API server may give new pods the decided size. With InPlace
 	// it is a choice; Initial and the fallback Recreate need it.
@@ -38,18 +37,15 @@ type Policy struct {
 	// Edited is true if the spec is newer than the last reconcile. Then differences from the
 	// template come from the edit, and contested values are tried again.
 	Edited bool
-	// Cooldown is the shortest time between two decisions, unless ScaleUp or ScaleDown
-	// have their own.
+	// Cooldown is the shortest time between two decisions, unless ScaleUp or ScaleDown have their own.
 	Cooldown time.Duration
 	// ScaleUp and ScaleDown are for requests that go up, or down.
 	ScaleUp, ScaleDown Direction
 	// Windows are the times in which requests may change.
 	Windows window.Windows
-	// InvalidWindow says which window never opens because it cannot be parsed; empty for
-	// none.
+	// InvalidWindow says which window never opens because it cannot be parsed; empty for none.
 	InvalidWindow string
-	// Tolerance is the smallest change of a request that is made, as a share of the
-	// request: 0 to 1.
+	// Tolerance is the smallest change of a request that is made, as a share of the request: 0 to 1.
 	Tolerance float64
 	// VerificationPeriod is the time of verification after a change; 0 for none.
 	VerificationPeriod time.Duration
@@ -61,8 +57,7 @@ type Policy struct {
 type Direction struct {
 	// Cooldown is the policy's if it is nil.
 	Cooldown *time.Duration
-	// MaxStepPercent is the most that one decision changes a request, in percent of the
-	// request; 0 for any.
+	// MaxStepPercent is the most that one decision changes a request, in percent of the request; 0 for any.
 	MaxStepPercent int64
 	// LeavesCPU and LeavesMemory are true if that resource is not changed in the direction for its usage.
 	LeavesCPU, LeavesMemory bool
@@ -94,8 +89,7 @@ const (
 	LimitsFollow
 )
 
-// LimitPolicy shapes the limits that follow. The zero value keeps the template's
-// proportion.
+// LimitPolicy shapes the limits that follow. The zero value keeps the template's proportion.
 type LimitPolicy struct {
 	// HeadroomCPU and HeadroomMemory are the part of a limit above its request, in percent
 	// of the request; nil keeps the template's proportion.

@@ -23,8 +23,7 @@ type Situation struct {
 	Bounds workload.Bounds
 	// Quotas are the ResourceQuotas of the namespace.
 	Quotas []workload.Quota
-	// LargestNode is, for each resource, the largest allocatable amount of any node. 0
-	// stands for unknown, and bounds nothing.
+	// LargestNode is, for each resource, the largest allocatable amount of any node. 0 stands for unknown, and bounds nothing.
 	LargestNode quantity.Amounts
 	// Room is, by node, what can be allocated and is not requested by any pod; negative if pods request more. A node that is
 	// missing is not known, and bounds nothing.
@@ -57,8 +56,7 @@ type Situation struct {
 	// Originals are the original values of what we have taken over of the pod template;
 	// nil while we own nothing of this Deployment.
 	Originals []Original
-	// Undone holds the pods whose resources another controller has changed since we last
-	// resized them.
+	// Undone holds the pods whose resources another controller has changed since we last resized them.
 	Undone map[types.UID]bool
 	// Writers are the field managers of what is contested; nil until they are looked up.
 	Writers *Writers
@@ -98,8 +96,7 @@ type Original struct {
 // Has reports whether the resource has been taken over.
 func (o Original) Has(r Resource) bool { return *r.taken(&o) }
 
-// With is the original with the values of one more resource of a container, unless it is
-// taken over already.
+// With is the original with the values of one more resource of a container, unless it is taken over already.
 func (o Original) With(r Resource, found workload.Container) Original {
 	if o.Has(r) {
 		return o
@@ -115,8 +112,7 @@ type Size struct {
 	workload.Resources
 }
 
-// RejectedResize is a resize that the API server refused, or that was withdrawn because the
-// kubelet did not grant it.
+// RejectedResize is a resize that the API server refused, or that was withdrawn because the kubelet did not grant it.
 type RejectedResize struct {
 	Sizes   []Size
 	Reason  string
@@ -164,8 +160,7 @@ type Writers struct {
 	Partly bool
 }
 
-// Contest has the sizes that another controller has undone too often. Only the API server knows who
-// owns it now.
+// Contest has the sizes that another controller has undone too often. Only the API server knows who owns it now.
 type Contest struct {
 	// Template has the sizes for the pod template's containers.
 	Template []Size
@@ -198,8 +193,7 @@ func find[T any](list []T, is func(T) bool) (found T, ok bool) {
 	return found, false
 }
 
-// TakenBy says which other autoscaler manages a resource of a container, so that it is not
-// changed.
+// TakenBy says which other autoscaler manages a resource of a container, so that it is not changed.
 func (s Situation) TakenBy(container string, r Resource) Obstacle {
 	if hpa := r.scaledBy(s.Scaled); hpa != "" {
 		return Wait(v1beta1.ReasonHPAConflict, "not managed, because HorizontalPodAutoscaler %s scales on its utilization", hpa).On(r.String())
@@ -210,8 +204,7 @@ func (s Situation) TakenBy(container string, r Resource) Obstacle {
 	return Obstacle{}
 }
 
-// WaitsForUsage blocks lower requests while usage is missing; no
-// obstacle if the usage is complete.
+// WaitsForUsage blocks lower requests while usage is missing; no obstacle if the usage is complete.
 func (s Situation) WaitsForUsage() Obstacle {
 	if s.MissingUsage == "" {
 		return Obstacle{}
@@ -222,9 +215,8 @@ func (s Situation) WaitsForUsage() Obstacle {
 // IsAlive reports whether the pod runs and is not about to end.
 func IsAlive(p workload.Pod) bool { return p.Running && !p.Terminating }
 
-// IsActive reports whether the pod runs and stays, so that its size depends on the decision and the
-// decision on it. Where pods are resized in place, a pod of an older template stays while the
-// Deployment is paused or its rollout is stuck.
+// IsActive reports whether the pod runs and stays, so that its size depends on the decision and the decision on it. Where pods
+// are resized in place, a pod of an older template stays while the Deployment is paused or its rollout is stuck.
 func (s Situation) IsActive(policy Policy, p workload.Pod) bool {
 	return IsAlive(p) && (p.Current || policy.InPlace() && s.Deployment.KeepsOldPods())
 }
@@ -292,9 +284,8 @@ func (s Situation) besideTemplate(containers []workload.Container) []workload.Co
 // NewPod is the footprint that the next pod will probably have.
 func (s Situation) NewPod() workload.Footprint { return s.Deployment.NewPod(s.Pods) }
 
-// Beside is the most that a pod requests besides the template's containers: for native sidecars, for what
-// is injected into pods, and as overhead. Pods of an older template count too, because the next ones are
-// probably injected alike.
+// Beside is the most that a pod requests besides the template's containers: for native sidecars, for what is injected into pods,
+// and as overhead. Pods of an older template count too, because the next ones are probably injected alike.
 func (s Situation) Beside() (most quantity.Amounts) {
 	pods := make([]workload.Footprint, 1, 1+len(s.Pods))
 	pods[0] = s.NewPod()

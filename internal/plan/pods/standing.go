@@ -20,9 +20,8 @@ const (
 	// pendingGrace is how long a resize may be Deferred or Infeasible before it is withdrawn. A
 	// kubelet tries again after 30 seconds and then every 3 minutes.
 	pendingGrace = 10 * time.Minute
-	// shrinkGrace is how long a kubelet may fail to lower a memory limit before the limit is
-	// restored. It tries again with every sync of the pod, and may merely not have read the
-	// usage yet.
+	// shrinkGrace is how long a kubelet may fail to lower a memory limit before the limit is restored. It tries again with every
+	// sync of the pod, and may merely not have read the usage yet.
 	shrinkGrace = 2 * time.Minute
 )
 
@@ -135,8 +134,7 @@ func isStarting(pod workload.Pod) bool {
 	return true
 }
 
-// classifyAnswer is the standing of a pod that declares its sizes. It depends on what the
-// kubelet reports.
+// classifyAnswer is the standing of a pod that declares its sizes. It depends on what the kubelet reports.
 func (s Standing) classifyAnswer() Standing {
 	switch {
 	case s.Resize.Infeasible, s.Resize.Deferred:
@@ -153,9 +151,8 @@ func (s Standing) classifyAnswer() Standing {
 	return s.as(Complete)
 }
 
-// classifyPending is the standing of a pod whose kubelet does not grant the resize, at least not
-// now. After the grace the resize is withdrawn. It is withdrawn at once if it keeps other pods from the node, or one of its
-// resources from the pod.
+// classifyPending is the standing of a pod whose kubelet does not grant the resize, at least not now. After the grace the resize
+// is withdrawn. It is withdrawn at once if it keeps other pods from the node, or one of its resources from the pod.
 func (s Standing) classifyPending() Standing {
 	left := s.answeredSince().Add(pendingGrace).Sub(s.Now)
 	pending := model.Obstacle{

@@ -12,10 +12,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// A resize that its kubelet does not grant is withdrawn after a while: the pod declares again
-// what it has. Until then the scheduler counts what the pod declares, and no other pod gets that
-// room; a ResourceQuota counts it for longer. The size is asked for again later, and a part of
-// it at once: see admissible.
+// A resize that its kubelet does not grant is withdrawn after a while: the pod declares again what it has. Until then the
+// scheduler counts what the pod declares, and no other pod gets that room; a ResourceQuota counts it for longer. The size is
+// asked for again later, and a part of it at once: see admissible.
 
 // withoutPending is the sizes with what the kubelet reports as applied, in place of what it has
 // not granted. ok is false if the pod cannot declare that: then the resize stays as it is.

@@ -42,8 +42,7 @@ func mostLimit(request, ratio int64) int64 {
 	return limit
 }
 
-// leastRequest is the least request that a limit:request ratio allows a limit; 0 without
-// one of the two.
+// leastRequest is the least request that a limit:request ratio allows a limit; 0 without one of the two.
 func leastRequest(limit, ratio int64) int64 {
 	if min(limit, ratio) == 0 {
 		return 0

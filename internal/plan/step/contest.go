@@ -16,14 +16,12 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Two controllers that undo each other's changes never stop, and each change may roll out the
-// Deployment. So we apply again what another controller has undone once. The second time it is
-// contested: nothing is written, whatever is recommended, until the scaler is edited or no
-// other field manager owns the values any longer.
+// Two controllers that undo each other's changes never stop, and each change may roll out the Deployment. So we apply again what
+// another controller has undone once. The second time it is contested: nothing is written, whatever is recommended, until the
+// scaler is edited or no other field manager owns the values any longer.
 
-// revertCounts is the time for which a revert counts. It is longer than the longest usual period of
-// tools that sync a cluster with a repository. It is short enough that two releases of a chart,
-// weeks apart, are not a contest.
+// revertCounts is the time for which a revert counts. It is longer than the longest usual period of tools that sync a cluster
+// with a repository. It is short enough that two releases of a chart, weeks apart, are not a contest.
 const revertCounts = 24 * time.Hour
 
 // NoteReverts is the decision with one more revert, if another controller has undone it
@@ -33,19 +31,16 @@ func NoteReverts(g goal.Goals) *model.Decision {
 	if !g.Policy.MayRollOut() {
 		d = d.NotApplied()
 	}
-	if g.Policy.Edited || d == nil || d.IsContested() {
-		return d
-	}
 	p := plannerFor(g)
-	isTemplateUndone := d.AppliedToTemplate && p.ownValuesDiffer(p.Template())
-	if isTemplateUndone || p.arePodsUndone() {
+	switch {
+	case g.Policy.Edited, d == nil, d.IsContested():
+	case d.AppliedToTemplate && p.ownValuesDiffer(p.Template()), p.arePodsUndone():
 		return d.UndoneAt(g.Now, revertCounts)
 	}
 	return d
 }
 
-// ownValuesDiffer reports whether the template differs from the decision only in values that we
-// have taken over before.
+// ownValuesDiffer reports whether the template differs from the decision only in values that we have taken over before.
 func (p planner) ownValuesDiffer(t goal.Template) bool {
 	return p.Policy.MayRollOut() && t.IsChanged && len(t.Originals) == 0
 }

@@ -203,9 +203,8 @@ func (e evictions) stopped() model.Verdict {
 	return model.Verdict{}
 }
 
-// blocker is the reason why no pod is evicted now: not all replicas are available. An urgent
-// decision may evict pods that are unavailable and do not have the sizes yet, because
-// OOM-killed pods never become available.
+// blocker is the reason why no pod is evicted now: not all replicas are available. An urgent decision may evict pods that are
+// unavailable and do not have the sizes yet, because OOM-killed pods never become available.
 func (e evictions) blocker() (unavailable []workload.Pod, v model.Verdict) {
 	replicas, starting, isAnyUnavailable := int(e.Deployment.Replicas), 0, false
 	for _, pod := range e.Pods {

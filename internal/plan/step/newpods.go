@@ -36,12 +36,11 @@ func (p planner) sizeNewPodsOnly() model.Plan {
 // newest pod whether the API server does it.
 func (p planner) learnNewPods() model.NewPods {
 	before := p.Situation.NewPods
-	next := model.NewPods{IneffectiveOnPod: before.IneffectiveOnPod}
 	if p.Unsized.Exists() {
-		return next
+		return model.NewPods{IneffectiveOnPod: before.IneffectiveOnPod}
 	}
-	sized := p.Goals.Next()
-	next.Sizes, next.Starts, next.ReplicaSet, next.Obstacle = sized.Sizes, sized.Starts, sized.ReplicaSet, sized.Obstacle
+	next := p.Goals.Next()
+	next.IneffectiveOnPod = before.IneffectiveOnPod
 	if next.ReplicaSet == before.ReplicaSet && goal.IsSame(next.Sizes, before.Sizes) && goal.IsSame(next.Starts, before.Starts) {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}
@@ -56,8 +55,7 @@ func (p planner) learnNewPods() model.NewPods {
 	return next
 }
 
-// checkNewest compares the newest pod with the sizes that it was to get, even if other sizes
-// are decided now.
+// checkNewest compares the newest pod with the sizes that it was to get, even if other sizes are decided now.
 func (p planner) checkNewest(n model.NewPods) model.NewPods {
 	isKnownIneffective := n.IneffectiveOnPod != ""
 	before := p.Situation.NewPods
@@ -90,10 +88,9 @@ func (p planner) untilLearned() time.Duration {
 	return 0
 }
 
-// applicableSizes are the sizes that the API server puts into pods: those that have limits
-// exactly where the pod has some, as internal/apiserver/admission says. After a change
-// of the template, other sizes apply. Changes to pods by another controller do not matter
-// here, because it would change the next pod, too.
+// applicableSizes are the sizes that the API server puts into pods: those that have limits exactly where the pod has some, as
+// internal/apiserver/admission says. After a change of the template, other sizes apply. Changes to pods by another controller do
+// not matter here, because it would change the next pod, too.
 func (p planner) applicableSizes(sizes []model.Size) []model.Size {
 	made := p.Deployment.Footprint().With(p.Bounds.Defaulted)
 	return slices.DeleteFunc(slices.Clone(sizes), func(size model.Size) bool {

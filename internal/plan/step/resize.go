@@ -152,8 +152,7 @@ func (p planner) nextReduction(t tally) (planner, *pods.Standing) {
 	return p.with(verification.PassFirst(d, p.Now)), reduction
 }
 
-// mayLowerMore reports whether the first pods are verified, or whether there may be more of
-// them.
+// mayLowerMore reports whether the first pods are verified, or whether there may be more of them.
 func (p planner) mayLowerMore(v model.Verification, t tally) bool {
 	switch {
 	case t.first[pods.AsksReduction] == nil:
@@ -179,8 +178,7 @@ func (p planner) nextBoost(t tally) *pods.Standing {
 	return nil
 }
 
-// AboutToBeReplaced is the verdict if so many pods keep their size because they have an older
-// template.
+// AboutToBeReplaced is the verdict if so many pods keep their size because they have an older template.
 func AboutToBeReplaced(leaving, pods int) model.Verdict {
 	return model.Waiting.Because(v1beta1.ReasonRolloutInProgress, fmt.Sprintf(
 		"%d of %d pods have an older template, and keep their size until they are replaced", leaving, pods))

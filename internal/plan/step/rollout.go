@@ -98,8 +98,7 @@ func (p planner) rolledOut() model.Plan {
 	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "The Deployment's pod template has the decided size"))
 }
 
-// MustRestore reports whether we own something of the template, but nothing that is still
-// managed.
+// MustRestore reports whether we own something of the template, but nothing that is still managed.
 func MustRestore(g goal.Goals) bool {
 	if !g.OwnsTemplate() {
 		return false

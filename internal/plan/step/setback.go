@@ -11,10 +11,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// A pod that is created with the decided size may find no node, where one of the template's size would. Its rollout would
-// then wait until a user deletes it. So after a while it is set back: insufficient resources get the requests of the
-// template, and the scheduler tries it again. Once it runs, it is resized like any other. For a time, later pods start as
-// in the template.
+// A pod that is created with the decided size may find no node, where one of the template's size would. Its rollout would then
+// wait until a user deletes it. So after a while it is set back: insufficient resources get the requests of the template, and the
+// scheduler tries it again. Once it runs, it is resized like any other. For a time, later pods start as in the template.
 
 // nodeGrace is the time that a new pod may wait for a node, so that an autoscaler can add one. Tools that wait for a
 // rollout give up later: Helm after 5 minutes by default, and a Deployment after 10.

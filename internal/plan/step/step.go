@@ -13,8 +13,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// planner plans with the situation's decision, which is never nil here. Its methods change
-// nothing but their own copy.
+// planner plans with the situation's decision, which is never nil here. Its methods change nothing but their own copy.
 type planner struct {
 	goal.Goals
 

@@ -12,8 +12,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// clearly is how many times the share of unhealthy pods among the changed ones must exceed
-// that of the unchanged ones.
+// clearly is how many times the share of unhealthy pods among the changed ones must exceed that of the unchanged ones.
 const clearly = 3
 
 // cohortHealth is the health of the pods that have been changed, and of those that have not.
@@ -150,8 +149,7 @@ func (c comparison) killsOf(pod workload.Pod, since time.Time) (kills []string) 
 	return slices.Compact(kills)
 }
 
-// isRegression reports whether the change is the cause of the failures. A single pod of many may
-// fail by chance.
+// isRegression reports whether the change is the cause of the failures. A single pod of many may fail by chance.
 func (h cohortHealth) isRegression() bool {
 	least := 1
 	if h.changed > 3 {

@@ -1,14 +1,12 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verification compares pods that a decision has changed with those that it has
-// not.
+// Package verification compares pods that a decision has changed with those that it has not.
 //
-// A decision that takes something from pods, or replaces them, is verified: over the same
-// time, changed pods are compared with unchanged ones. If they are clearly worse, the last
-// good values are restored, and the change is not tried again until there is new evidence.
-// If all pods are unhealthy, the change is not the cause. In place, pods are compared only with pods of
-// their own template, or of an older one as they are.
+// A decision that takes something from pods, or replaces them, is verified: over the same time, changed pods are compared with
+// unchanged ones. If they are clearly worse, the last good values are restored, and the change is not tried again until there is
+// new evidence. If all pods are unhealthy, the change is not the cause. In place, pods are compared only with pods of their own
+// template, or of an older one as they are.
 //
 // In place, the first pods that are lowered are verified for the others. Raising a request in place takes
 // nothing from a pod and is not verified. Past events of pods are read from their status, and the rest is
@@ -63,8 +61,7 @@ func Begin(s model.Situation, policy model.Policy, d *model.Decision, changes []
 	return &v
 }
 
-// unverified are the good values of the requests that are still to be verified. In place,
-// only lowered requests are.
+// unverified are the good values of the requests that are still to be verified. In place, only lowered requests are.
 func unverified(good model.Requests, d *model.Decision, policy model.Policy) model.Requests {
 	left := model.Requests{}
 	for name, amounts := range good {
@@ -133,8 +130,7 @@ func checkChange(s model.Situation, policy model.Policy, now time.Time) Finding 
 	return Finding{Decision: d, RevertedChanges: remember(s.RevertedChanges, reverted), Evidence: same.Evidence}
 }
 
-// revert returns a decision for the last good values, and the changes that it reverts: those
-// that lowered a request, or all.
+// revert returns a decision for the last good values, and the changes that it reverts: those that lowered a request, or all.
 func revert(s model.Situation, all bool, evidence string, now time.Time) (*model.Decision, []model.RevertedChange) {
 	d := s.Decision
 	next := *d.WithVerification(nil)
@@ -170,8 +166,7 @@ func remember(known, reverted []model.RevertedChange) []model.RevertedChange {
 	return out[:min(len(out), maxReverted)]
 }
 
-// StillReverted are the reverted changes that are not tried again, until twice as much
-// usage has been observed, or for a week.
+// StillReverted are the reverted changes that are not tried again, until twice as much usage has been observed, or for a week.
 func StillReverted(s model.Situation, now time.Time) (out []model.RevertedChange) {
 	for _, c := range s.RevertedChanges {
 		rec, _ := s.Recommendation(c.Container)
@@ -185,9 +180,8 @@ func StillReverted(s model.Situation, now time.Time) (out []model.RevertedChange
 	return out
 }
 
-// Observe continues the verification once all pods that were to be changed are. It ends after
-// VerificationPeriod without failures. left is the rest of that time; not positive at the
-// end.
+// Observe continues the verification once all pods that were to be changed are. It ends after VerificationPeriod without
+// failures. left is the rest of that time; not positive at the end.
 func Observe(s model.Situation, policy model.Policy, d *model.Decision, now time.Time) (next *model.Decision, left time.Duration) {
 	v := *d.Verification
 	if v.ObservedSince.IsZero() || v.ObservedSince.After(now) {
