@@ -313,4 +313,7 @@ const (
 	// ReasonNameTooLong means that the name of the Deployment has more than 63 characters, the
 	// most for a VerticalScaler.
 	ReasonNameTooLong = "NameTooLong"
+	// ReasonTooLarge means that the Deployment has more than 64 containers, or that its labels or
+	// the fields of its template that are read have too many bytes.
+	ReasonTooLarge = "TooLarge"
 )
