@@ -4,13 +4,17 @@
 package verticalscaler
 
 import (
+	"context"
 	"testing"
 
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 func withFinalizer(s *v1beta1.VerticalScaler) { s.Finalizers = []string{v1beta1.RestoreFinalizer} }
@@ -68,5 +72,28 @@ func TestNothingIsChangedBeforeTheClaim(t *testing.T) {
 		if vs := p.mustReconcile(); len(p.resized) != want || scaler.RecordedClaim(vs) == "" {
 			t.Errorf("after %d reconciles: resized %v, claim %q", reconciles+1, p.resized, scaler.RecordedClaim(vs))
 		}
+	}
+}
+
+// The cache has no finalizers of others. A write of ours must not remove them.
+func TestAWriteKeepsTheFinalizersOfOthers(t *testing.T) {
+	p := newPlant(t, 95, withMode("Rollout"), withFinalizer, func(s *v1beta1.VerticalScaler) { s.Finalizers = append(s.Finalizers, "example.com/keep") })
+	p.Client = interceptor.NewClient(p.server, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			err := c.Get(ctx, key, o, options...)
+			if vs, ok := o.(*v1beta1.VerticalScaler); ok {
+				_, failed := inventory.Trim(vs)
+				must.Succeed(t, failed)
+			}
+			return err
+		},
+	})
+	for range 3 {
+		p.mustReconcile()
+	}
+	var vs v1beta1.VerticalScaler
+	must.Succeed(t, p.server.Get(t.Context(), client.ObjectKeyFromObject(checkout()), &vs))
+	if len(vs.Finalizers) != 1 || vs.Finalizers[0] != "example.com/keep" {
+		t.Errorf("the finalizers are %v", vs.Finalizers)
 	}
 }
