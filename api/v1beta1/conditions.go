@@ -12,7 +12,7 @@ const (
 	// Frozen, RecommendOnly, MetricsIncomplete, or the reason of what is broken.
 	ConditionReady = "Ready"
 	// ConditionTargetFound is True if the Deployment exists and no other scaler sizes it.
-	// Reasons: DeploymentFound, DeploymentNotFound, Conflict.
+	// Reasons: DeploymentFound, DeploymentNotFound, TooLarge, Conflict.
 	ConditionTargetFound = "TargetFound"
 	// ConditionRecommendationProvided is True if status.recommendation is reliable. Reasons:
 	// EnoughHistory, CollectingHistory, NoPods, MetricsUnavailable, MetricsIncomplete,

@@ -5,8 +5,12 @@ package verticalscaler
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -78,16 +82,7 @@ func TestNothingIsChangedBeforeTheClaim(t *testing.T) {
 // The cache has no finalizers of others. A write of ours must not remove them.
 func TestAWriteKeepsTheFinalizersOfOthers(t *testing.T) {
 	p := newPlant(t, 95, withMode("Rollout"), withFinalizer, func(s *v1beta1.VerticalScaler) { s.Finalizers = append(s.Finalizers, "example.com/keep") })
-	p.Client = interceptor.NewClient(p.server, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-			err := c.Get(ctx, key, o, options...)
-			if vs, ok := o.(*v1beta1.VerticalScaler); ok {
-				_, failed := inventory.Trim(vs)
-				must.Succeed(t, failed)
-			}
-			return err
-		},
-	})
+	p.Client = trimming(t, p)
 	for range 3 {
 		p.mustReconcile()
 	}
@@ -95,5 +90,38 @@ func TestAWriteKeepsTheFinalizersOfOthers(t *testing.T) {
 	must.Succeed(t, p.server.Get(t.Context(), client.ObjectKeyFromObject(checkout()), &vs))
 	if len(vs.Finalizers) != 1 || vs.Finalizers[0] != "example.com/keep" {
 		t.Errorf("the finalizers are %v", vs.Finalizers)
+	}
+}
+
+// trimming is a client that reads as the cache does.
+func trimming(t *testing.T, p *plant) client.Client {
+	return interceptor.NewClient(p.server, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			whole, _ := o.DeepCopyObject().(client.Object)
+			if err := c.Get(ctx, key, whole, options...); err != nil {
+				return err
+			}
+			trimmed, err := inventory.Trim(whole.DeepCopyObject())
+			must.Succeed(t, err)
+			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(trimmed).Elem())
+			return nil
+		},
+	})
+}
+
+func TestADeploymentThatIsTooLargeIsReported(t *testing.T) {
+	p := newPlant(t, 400)
+	var d appsv1.Deployment
+	must.Succeed(t, p.server.Get(t.Context(), client.ObjectKeyFromObject(checkout()), &d))
+	for i := range 64 {
+		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: fmt.Sprint("more-", i)})
+	}
+	must.Succeed(t, p.server.Update(t.Context(), &d))
+	p.Client = trimming(t, p)
+	vs := p.mustReconcile()
+	for _, kind := range []string{v1beta1.ConditionTargetFound, v1beta1.ConditionStalled} {
+		if c := condition(vs, kind); c.Reason != v1beta1.ReasonTooLarge {
+			t.Errorf("%s is %+v", kind, c)
+		}
 	}
 }

@@ -187,7 +187,7 @@ func kept(t *testing.T, o client.Object) any {
 func TestNoObjectOfATenantIsKeptWhole(t *testing.T) {
 	for name, make := range ofTenants() {
 		t.Run(name, func(t *testing.T) {
-			const objects = 10
+			const objects = 4
 			_ = kept(t, make(0)) // fills caches of the packages
 			before := heap()
 			var all []any
