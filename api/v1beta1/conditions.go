@@ -12,7 +12,7 @@ const (
 	// Frozen, RecommendOnly, MetricsIncomplete, or the reason of a failure.
 	ConditionReady = "Ready"
 	// ConditionTargetFound is True if the Deployment exists and no other scaler sizes it.
-	// Reasons: DeploymentFound, DeploymentNotFound, Conflict.
+	// Reasons: DeploymentFound, DeploymentNotFound, TooLarge, Conflict.
 	ConditionTargetFound = "TargetFound"
 	// ConditionRecommendationProvided is True if status.recommendation is reliable. Reasons:
 	// EnoughHistory, Learning, NoPods, MetricsUnavailable, MetricsIncomplete, or the reason of
@@ -308,4 +308,7 @@ const (
 	// ReasonNameTooLong means that the name of the Deployment has more than 63 characters, the
 	// most for a VerticalScaler.
 	ReasonNameTooLong = "NameTooLong"
+	// ReasonTooLarge means that the Deployment has more than 64 containers, or that its labels or
+	// the fields of its template that are read have too many bytes.
+	ReasonTooLarge = "TooLarge"
 )

@@ -4,8 +4,6 @@
 package v1beta1
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -27,11 +25,10 @@ const (
 	ApplyingLabel = "autoscaling.verticalscaler.io/applying"
 )
 
-// IsScaledDeployment reports whether the owner is a ScaledDeployment of this API group,
-// in any version.
+// IsScaledDeployment reports whether the owner is a ScaledDeployment of the version that is served.
+// Another version names no object.
 func IsScaledDeployment(owner *metav1.OwnerReference) bool {
-	group, _, _ := strings.Cut(owner.APIVersion, "/")
-	return group == GroupVersion.Group && owner.Kind == ScaledDeploymentKind
+	return owner.APIVersion == GroupVersion.String() && owner.Kind == ScaledDeploymentKind
 }
 
 // ScaledDeployment is a workload and its sizing in one object. The operator creates a Deployment

@@ -185,9 +185,6 @@ func (r *Reconciler) apply(ctx context.Context, s *scope, desired *unstructured.
 		document.SetResourceVersion(live.GetResourceVersion())
 		options = append(options, client.ForceOwnership)
 	} else {
-		if err := r.checkOwnerExists(ctx, s.owner); err != nil {
-			return false, err
-		}
 		if err := r.checkNameAvailable(ctx, desired); err != nil {
 			return false, err
 		}

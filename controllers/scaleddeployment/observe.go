@@ -24,6 +24,51 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
+// versions are the versions of what a reconcile reads.
+type versions struct{ owner, deployment, scaler, scaledBy string }
+
+func versionsOf(s *scope) (v versions) {
+	v = versions{owner: versionOf(s.owner), scaledBy: s.scaledBy}
+	if s.deployment != nil {
+		v.deployment = versionOf(s.deployment)
+	}
+	if s.scaler != nil {
+		v.scaler = versionOf(s.scaler)
+	}
+	return v
+}
+
+func versionOf(o client.Object) string { return string(o.GetUID()) + "/" + o.GetResourceVersion() }
+
+// cachedVersions are the versions in the cache; the zero value if it has another Deployment than the one that the owner wants.
+func (r *Reconciler) cachedVersions(ctx context.Context, owner *v1beta1.ScaledDeployment) versions {
+	s := &scope{owner: owner}
+	deployments, err := inventory.DeploymentsOf(ctx, r.Client, owner)
+	if err != nil || len(deployments) != 1 || deployments[0].Name != deploymentName(owner) {
+		return versions{}
+	}
+	s.deployment = &deployments[0]
+	if s.scaler, _, err = r.scalerOf(ctx, owner); err != nil {
+		return versions{}
+	}
+	if s.scaledBy, err = r.directHPA(ctx, owner, s.deployment); err != nil {
+		return versions{}
+	}
+	return versionsOf(s)
+}
+
+// liveOwner reads the owner from the API server; nil if it was deleted and the cache has not seen it yet.
+func (r *Reconciler) liveOwner(ctx context.Context, cached *v1beta1.ScaledDeployment) (*v1beta1.ScaledDeployment, error) {
+	var live v1beta1.ScaledDeploymentList
+	if err := r.Live.List(ctx, &live, client.InNamespace(cached.Namespace), client.MatchingFields{metav1.ObjectNameField: cached.Name}); err != nil {
+		return nil, fmt.Errorf("reading ScaledDeployment %s: %w", client.ObjectKeyFromObject(cached), err)
+	}
+	if len(live.Items) == 0 || live.Items[0].UID != cached.UID {
+		return nil, nil
+	}
+	return &live.Items[0], nil
+}
+
 // observe is a phase: it reads the owner's VerticalScaler, its Deployments, and the HPA
 // that scales the Deployment directly.
 func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err error) {
@@ -70,31 +115,32 @@ func (r *Reconciler) scalerOf(ctx context.Context, owner *v1beta1.ScaledDeployme
 	return &found, "", nil
 }
 
-// deploymentsOf returns the Deployments that the owner controls, by UID. The cache may lack a
-// Deployment that we have just created, so the API server is asked before another one is created.
-// The request selects our label, which a Deployment has from its creation. It is repeated each
-// minute while the API server rejects the Deployment, and the namespace may have thousands of
-// others. A Deployment whose label was removed later is found in the cache.
-func (r *Reconciler) deploymentsOf(ctx context.Context, owner *v1beta1.ScaledDeployment) ([]appsv1.Deployment, error) {
-	found, err := inventory.DeploymentsOf(ctx, r.Client, owner)
+// deploymentsOf reads the Deployments that the owner controls, by UID, from the API server. The cache names them, with or without
+// our label. It may lack one that we have just created, so before another one is created, those with our label are listed: a
+// Deployment has it from its creation, and the namespace may have thousands of others.
+func (r *Reconciler) deploymentsOf(ctx context.Context, owner *v1beta1.ScaledDeployment) (found []appsv1.Deployment, err error) {
+	cached, err := inventory.DeploymentsOf(ctx, r.Client, owner)
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(found, func(d appsv1.Deployment) bool { return d.Name == deploymentName(owner) }) {
-		return found, nil
+	var selections []client.ListOption
+	for i := range cached {
+		selections = append(selections, client.MatchingFields{metav1.ObjectNameField: cached[i].Name})
 	}
-	var live appsv1.DeploymentList
-	ours := client.MatchingLabels{v1beta1.ScaledDeploymentLabel: owner.Name}
-	if err := r.Live.List(ctx, &live, client.InNamespace(owner.Namespace), ours); err != nil {
-		return nil, fmt.Errorf("listing the Deployments of %s/%s: %w", owner.Namespace, owner.Name, err)
+	if !slices.ContainsFunc(cached, func(d appsv1.Deployment) bool { return d.Name == deploymentName(owner) }) {
+		selections = append(selections, client.MatchingLabels{v1beta1.ScaledDeploymentLabel: owner.Name})
 	}
-	for i := range live.Items {
-		current := &live.Items[i]
-		if !metav1.IsControlledBy(current, owner) {
-			continue
+	for _, selection := range selections {
+		var live appsv1.DeploymentList
+		if err := r.Live.List(ctx, &live, client.InNamespace(owner.Namespace), selection); err != nil {
+			return nil, fmt.Errorf("listing the Deployments of %s/%s: %w", owner.Namespace, owner.Name, err)
 		}
-		found = slices.DeleteFunc(found, func(d appsv1.Deployment) bool { return d.UID == current.UID })
-		found = append(found, *current)
+		for i := range live.Items {
+			d := &live.Items[i]
+			if metav1.IsControlledBy(d, owner) && !slices.ContainsFunc(found, func(o appsv1.Deployment) bool { return o.UID == d.UID }) {
+				found = append(found, *d)
+			}
+		}
 	}
 	return found, nil
 }
@@ -126,17 +172,6 @@ func (r *Reconciler) directHPA(ctx context.Context, owner *v1beta1.ScaledDeploym
 		return "", err
 	}
 	return workload.ScaledBy(hpas, deployment), nil
-}
-
-// checkOwnerExists returns a conflict if the owner was deleted and the cache has not seen
-// it yet. It is called before anything is created for the owner.
-func (r *Reconciler) checkOwnerExists(ctx context.Context, owner *v1beta1.ScaledDeployment) error {
-	kind := v1beta1.GroupVersion.WithKind(v1beta1.ScaledDeploymentKind)
-	found, err := r.readLive(ctx, kind, client.ObjectKeyFromObject(owner))
-	if err == nil && (found == nil || found.UID != owner.UID || found.DeletionTimestamp != nil) {
-		err = apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, owner.Name, errors.New("it was just deleted"))
-	}
-	return err
 }
 
 // checkNameAvailable returns a conflict if an object with that name exists and the cache

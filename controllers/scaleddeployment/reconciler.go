@@ -21,7 +21,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 )
 
 // rejectedRetry is the time until a rejected write is retried. A quota or a webhook that would
@@ -52,8 +51,9 @@ type Reconciler struct {
 	// ResyncPeriod is the time between reconciles without an event.
 	ResyncPeriod time.Duration
 
-	written   ownwrites.Memory
 	conflicts queue.Conflicts
+	// settled maps the key of an owner to the versions at the end of the last reconcile, if it has nothing left to do.
+	settled sync.Map
 	// ineffective maps an objectKey to the last attempt that the API server modified.
 	ineffective sync.Map
 	// compared maps the key of an owner to the first rejection by ownedPolicy.
@@ -98,21 +98,23 @@ type scope struct {
 type phase func(ctx context.Context, s *scope) (done bool, err error)
 
 // Reconcile creates, updates or deletes the Deployment and the VerticalScaler of one
-// ScaledDeployment.
+// ScaledDeployment. The cache has no pod templates, because a user of one namespace could fill the memory with them. So a
+// reconcile reads the owner and its Deployment live, unless the cache has the versions of the last reconcile.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var owner v1beta1.ScaledDeployment
-	if err := r.Client.Get(ctx, request.NamespacedName, &owner); err != nil {
+	var cached v1beta1.ScaledDeployment
+	if err := r.Client.Get(ctx, request.NamespacedName, &cached); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	s := &scope{owner: &owner, now: r.Clock.Now()}
-	if r.written.IsNewerThan(&owner, s.now) {
-		return reconcile.Result{RequeueAfter: r.conflicts.Delay(request.NamespacedName)}, nil
+	s := &scope{now: r.Clock.Now()}
+	if last, ok := r.settled.Load(request.NamespacedName); ok && last == r.cachedVersions(ctx, &cached) {
+		return r.result(s)
 	}
-	if owner.DeletionTimestamp != nil {
-		return reconcile.Result{}, nil // The garbage collector deletes the owner's objects.
+	var err error
+	if s.owner, err = r.liveOwner(ctx, &cached); s.owner == nil || s.owner.DeletionTimestamp != nil {
+		return reconcile.Result{}, err // The garbage collector deletes the objects of a deleted owner.
 	}
 	end := s.classify(r.run(ctx, s))
 	if end == rejected && r.mayBeOutdated(s) {
@@ -133,6 +135,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	r.conflicts.Forget(request.NamespacedName)
+	if end == settled && s.waiting == "" {
+		r.settled.Store(request.NamespacedName, versionsOf(s))
+	}
 	return r.result(s)
 }
 
@@ -215,7 +220,7 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 
 // forget drops the memory of a deleted owner.
 func (r *Reconciler) forget(owner types.NamespacedName) {
-	r.written.Forget(owner)
+	r.settled.Delete(owner)
 	r.conflicts.Forget(owner)
 	r.compared.Delete(owner)
 	for _, kind := range []string{deploymentKind.Kind, scalerKind.Kind} {

@@ -331,7 +331,6 @@ func TestConflictsBackOff(t *testing.T) {
 		t.Errorf("Reconcile() = %+v, %v, want the resync", result, err)
 	}
 	conflicts = true
-	s.reconciler.written.Forget(client.ObjectKey{Namespace: "shop", Name: "web"})
 	owner := &v1beta1.ScaledDeployment{}
 	must.Succeed(t, s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, owner))
 	owner.Status = v1beta1.ScaledDeploymentStatus{}

@@ -57,7 +57,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	// Each event has its class in the queue. Initial lists of watches are Routine. A retry keeps its class, and a
 	// resync is Routine (Reconciler.result).
-	cached, owner := mgr.GetCache(), handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1beta1.ScaledDeployment{}, handler.OnlyControllerOwner())
+	cached, owner := mgr.GetCache(), queue.Mapped(ownerOf)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		// A user has changed the owner. For has the class Edit.
@@ -78,6 +78,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return fmt.Errorf("building the ScaledDeployment controller: %w", err)
 	}
 	return nil
+}
+
+// ownerOf maps an object to the ScaledDeployment that controls it. It asks no API server: another version than the served one names no
+// ScaledDeployment.
+func ownerOf(_ context.Context, o client.Object) ([]reconcile.Request, error) {
+	owner := metav1.GetControllerOfNoCopy(o)
+	if owner == nil || !v1beta1.IsScaledDeployment(owner) {
+		return nil, nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}, nil
 }
 
 // ownersByDeploymentName maps a Deployment to the owners that ask for its name.

@@ -90,6 +90,32 @@ func TestForeignObjectChangesThatTriggerAReconcile(t *testing.T) {
 	}
 }
 
+// Any user can write an owner reference of a version that is not served. It must cost no request.
+func TestOnlyAServedScaledDeploymentIsAnOwner(t *testing.T) {
+	for name, tc := range map[string]struct {
+		apiVersion, kind string
+		controller       *bool
+		want             int
+	}{
+		"the served version":  {"autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", ptr.To(true), 1},
+		"an unknown version":  {"autoscaling.verticalscaler.io/v9", "ScaledDeployment", ptr.To(true), 0},
+		"no version":          {"autoscaling.verticalscaler.io", "ScaledDeployment", ptr.To(true), 0},
+		"another kind":        {"autoscaling.verticalscaler.io/v1beta1", "VerticalScaler", ptr.To(true), 0},
+		"another group":       {"apps/v1", "ScaledDeployment", ptr.To(true), 0},
+		"not the controller":  {"autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", nil, 0},
+		"no list at all":      {"", "", nil, 0},
+		"an empty controller": {"", "", ptr.To(true), 0},
+	} {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-v2", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: tc.apiVersion, Kind: tc.kind, Name: "web", UID: "x", Controller: tc.controller},
+		}}}
+		found, err := ownerOf(t.Context(), d)
+		if err != nil || len(found) != tc.want || tc.want > 0 && found[0].String() != "shop/web" {
+			t.Errorf("%s: %v, %v", name, found, err)
+		}
+	}
+}
+
 func TestOwnersByDeploymentName(t *testing.T) {
 	owner := func(namespace, name, deployment string) *v1beta1.ScaledDeployment {
 		return anOwner(func(o *v1beta1.ScaledDeployment) {

@@ -30,8 +30,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	r.written.Remember(updated, s.now)
 	r.recordEvents(s, status.Conditions)
+	s.owner.ResourceVersion = updated.ResourceVersion
 	return nil
 }
 

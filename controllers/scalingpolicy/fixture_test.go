@@ -94,7 +94,8 @@ func newFixture(t *testing.T, funcs interceptor.Funcs, objects ...client.Object)
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
 	s.api = fake.NewClientBuilder().WithScheme(aScheme(t)).WithObjects(objects...).
 		WithStatusSubresource(&v1beta1.ScalingPolicy{}, &v1beta1.ClusterScalingPolicy{}, &v1beta1.VerticalScaler{}).
-		WithIndex(&v1beta1.ScalingPolicy{}, metav1.ObjectNameField, byName).WithIndex(&v1beta1.ClusterScalingPolicy{}, metav1.ObjectNameField, byName).Build()
+		WithIndex(&v1beta1.ScalingPolicy{}, metav1.ObjectNameField, byName).WithIndex(&v1beta1.ClusterScalingPolicy{}, metav1.ObjectNameField, byName).
+		WithIndex(&v1beta1.VerticalScaler{}, metav1.ObjectNameField, byName).Build()
 	create, update, remove, status := funcs.Create, funcs.Update, funcs.Delete, funcs.SubResourceUpdate
 	wrote := func(verb string, o client.Object, err error) error {
 		s.tried++
@@ -133,7 +134,9 @@ func newFixture(t *testing.T, funcs interceptor.Funcs, objects ...client.Object)
 		Client: interceptor.NewClient(s.api, funcs), Recorder: s.recorder, Clock: s.clock, ResyncPeriod: 10 * time.Minute, OwnNamespace: "sizing",
 		ServesCluster: true,
 		Live: interceptor.NewClient(s.api, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			s.live++
+			if _, isScaler := list.(*v1beta1.VerticalScalerList); !isScaler {
+				s.live++
+			}
 			return c.List(ctx, list, options...)
 		}}),
 	}
@@ -174,6 +177,15 @@ func (s *fixture) sync(except ...client.ObjectList) {
 		s.must(from.List(s.Context(), list))
 		items, err := meta.ExtractList(list)
 		s.must(err)
+		for _, item := range items {
+			if _, isNamespace := item.(*corev1.Namespace); !isNamespace { // Only their metadata is cached.
+				_, err := inventory.Trim(item)
+				s.must(err)
+				if o, ok := item.(client.Object); ok && o.GetDeletionTimestamp() != nil {
+					o.SetFinalizers([]string{"of-others"}) // The fake client requires one.
+				}
+			}
+		}
 		builder.WithRuntimeObjects(items...)
 	}
 	s.must((&Reconciler{Cached: indexer{builder: builder}}).Watch(s.Context()))

@@ -21,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 const (
@@ -87,7 +88,10 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 		r.promoted.Forget(key) // No policy may see the scaler again.
 	}
 	if isOurs && fleet.IsDetached(named.Annotations) {
-		return func(ctx context.Context) error { return r.update(ctx, fleet.Released(named)) }, nil
+		return func(ctx context.Context) error {
+			_, err := r.update(ctx, named, fleet.Released)
+			return err
+		}, nil
 	}
 	all, err := r.policies(ctx, key.Namespace)
 	if err != nil {
@@ -122,7 +126,7 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 
 // conform updates a scaler to its policy. If the policy has not changed, that reverts an edit of the scaler.
 func (r members) conform(ctx context.Context, p *fleet.Policy, s *v1beta1.VerticalScaler) error {
-	if err := r.update(ctx, p.Desired(s)); err != nil {
+	if _, err := r.update(ctx, s, p.Desired); err != nil {
 		return err
 	}
 	isSettled := p.Status.ObservedGeneration == p.Object.GetGeneration() && !meta.IsStatusConditionTrue(p.Status.Conditions, v1beta1.ConditionReconciling)
@@ -185,11 +189,17 @@ func (r members) create(ctx context.Context, s *v1beta1.VerticalScaler) error {
 	return nil
 }
 
-func (r *Reconciler) update(ctx context.Context, s *v1beta1.VerticalScaler) error {
-	if err := r.Client.Update(ctx, s, client.FieldOwner(Name)); err != nil {
-		return fmt.Errorf("updating VerticalScaler %s/%s: %w", s.Namespace, s.Name, err)
+// update changes a scaler that was read from the cache.
+func (r *Reconciler) update(ctx context.Context, cached *v1beta1.VerticalScaler, change func(*v1beta1.VerticalScaler) *v1beta1.VerticalScaler) (*v1beta1.VerticalScaler, error) {
+	live, err := inventory.WholeScaler(ctx, r.Live, cached)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	changed := change(live)
+	if err := r.Client.Update(ctx, changed, client.FieldOwner(Name)); err != nil {
+		return nil, fmt.Errorf("updating VerticalScaler %s/%s: %w", cached.Namespace, cached.Name, err)
+	}
+	return changed, nil
 }
 
 func (r members) delete(ctx context.Context, s *v1beta1.VerticalScaler) error {

@@ -450,6 +450,30 @@ func TestAFailedQuestionDeletesNothing(t *testing.T) {
 	s.expectWrites("the API server does not answer")
 }
 
+// The cache has no labels, annotations, finalizers and owners of others. A write must not remove them.
+func TestAWriteKeepsTheMetadataOfOthers(t *testing.T) {
+	s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))
+	s.settle()
+	others := func(v *v1beta1.VerticalScaler) bool {
+		return v.Labels["team"] == "shop" && v.Annotations["note"] == "x" && slices.Contains(v.Finalizers, "example.com/keep") &&
+			slices.ContainsFunc(v.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "ConfigMap" })
+	}
+	edit(s, "shop/web", &v1beta1.VerticalScaler{}, func(v *v1beta1.VerticalScaler) {
+		v.Labels["team"], v.Annotations, v.Finalizers = "shop", map[string]string{"note": "x"}, []string{"example.com/keep"}
+		v.OwnerReferences = append(v.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "7"})
+		v.Spec.Suspend = true
+	})
+	s.settle()
+	if got := get(s, "shop/web", &v1beta1.VerticalScaler{}); got.Spec.Suspend || !others(got) {
+		t.Errorf("after a revert: %+v", got.ObjectMeta)
+	}
+	edit(s, "shop/web", &v1beta1.VerticalScaler{}, func(v *v1beta1.VerticalScaler) { v.Annotations[v1beta1.DetachedAnnotation] = "" })
+	s.settle()
+	if got := get(s, "shop/web", &v1beta1.VerticalScaler{}); metav1.GetControllerOf(got) != nil || !others(got) {
+		t.Errorf("after a release: %+v", got.ObjectMeta)
+	}
+}
+
 // An operator of some namespaces reads neither namespaces nor ClusterScalingPolicies, and leaves the scalers of those alone.
 func TestAnOperatorOfSomeNamespacesServesScalingPolicies(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aClusterPolicy("fleet"), aDeployment("shop", "web"), aDeployment("bank", "ledger"))

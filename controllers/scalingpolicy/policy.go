@@ -218,7 +218,10 @@ func (r *Reconciler) markHarm(ctx context.Context, s *scope) (done bool, err err
 		if s.isPaused {
 			continue // It counts already, and is noted after the pause.
 		}
-		if err := r.update(ctx, fleet.Marked(scaler, v1beta1.HarmedAnnotation, at)); err != nil {
+		mark := func(s *v1beta1.VerticalScaler) *v1beta1.VerticalScaler {
+			return fleet.Marked(s, v1beta1.HarmedAnnotation, at)
+		}
+		if _, err := r.update(ctx, scaler, mark); err != nil {
 			errs = append(errs, s.tolerate(err))
 		}
 	}
@@ -247,8 +250,9 @@ func (r *Reconciler) promote(ctx context.Context, s *scope) (done bool, err erro
 			s.lookAgainIn(pause) // It is not known yet whether there is a freeze.
 			continue
 		}
-		scaler := s.policy.Promoted(s.scalers[key], s.now)
-		if err := r.update(ctx, scaler); err != nil {
+		promote := func(scaler *v1beta1.VerticalScaler) *v1beta1.VerticalScaler { return s.policy.Promoted(scaler, s.now) }
+		scaler, err := r.update(ctx, s.scalers[key], promote)
+		if err != nil {
 			errs = append(errs, s.tolerate(err))
 			continue
 		}

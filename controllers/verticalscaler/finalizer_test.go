@@ -4,13 +4,21 @@
 package verticalscaler
 
 import (
+	"context"
+	"fmt"
+	"reflect"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 func withFinalizer(s *v1beta1.VerticalScaler) { s.Finalizers = []string{v1beta1.RestoreFinalizer} }
@@ -67,6 +75,53 @@ func TestNothingIsChangedBeforeTheClaim(t *testing.T) {
 	for reconciles, want := range []int{0, 1} {
 		if vs := p.mustReconcile(); len(p.resized) != want || scaler.RecordedClaim(vs) == "" {
 			t.Errorf("after %d reconciles: resized %v, claim %q", reconciles+1, p.resized, scaler.RecordedClaim(vs))
+		}
+	}
+}
+
+// The cache has no finalizers of others. A write of ours must not remove them.
+func TestAWriteKeepsTheFinalizersOfOthers(t *testing.T) {
+	p := newPlant(t, 95, withMode("Rollout"), withFinalizer, func(s *v1beta1.VerticalScaler) { s.Finalizers = append(s.Finalizers, "example.com/keep") })
+	p.Client = trimming(t, p)
+	for range 3 {
+		p.mustReconcile()
+	}
+	var vs v1beta1.VerticalScaler
+	must.Succeed(t, p.server.Get(t.Context(), client.ObjectKeyFromObject(checkout()), &vs))
+	if len(vs.Finalizers) != 1 || vs.Finalizers[0] != "example.com/keep" {
+		t.Errorf("the finalizers are %v", vs.Finalizers)
+	}
+}
+
+// trimming is a client that reads as the cache does.
+func trimming(t *testing.T, p *plant) client.Client {
+	return interceptor.NewClient(p.server, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			whole, _ := o.DeepCopyObject().(client.Object)
+			if err := c.Get(ctx, key, whole, options...); err != nil {
+				return err
+			}
+			trimmed, err := inventory.Trim(whole.DeepCopyObject())
+			must.Succeed(t, err)
+			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(trimmed).Elem())
+			return nil
+		},
+	})
+}
+
+func TestADeploymentThatIsTooLargeIsReported(t *testing.T) {
+	p := newPlant(t, 400)
+	var d appsv1.Deployment
+	must.Succeed(t, p.server.Get(t.Context(), client.ObjectKeyFromObject(checkout()), &d))
+	for i := range 64 {
+		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: fmt.Sprint("more-", i)})
+	}
+	must.Succeed(t, p.server.Update(t.Context(), &d))
+	p.Client = trimming(t, p)
+	vs := p.mustReconcile()
+	for _, kind := range []string{v1beta1.ConditionTargetFound, v1beta1.ConditionStalled} {
+		if c := condition(vs, kind); c.Reason != v1beta1.ReasonTooLarge {
+			t.Errorf("%s is %+v", kind, c)
 		}
 	}
 }

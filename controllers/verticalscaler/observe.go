@@ -28,6 +28,8 @@ import (
 type observation struct {
 	// deployment is the target; nil while it does not exist, or while another scaler sizes it.
 	deployment *appsv1.Deployment
+	// tooLarge is true if the Deployment is too large to be stored.
+	tooLarge bool
 	// situation is the input of the plan. The learn phase adds the recommendations.
 	situation plan.Situation
 	// judgesQuotas is true if the situation has all the ResourceQuotas.
@@ -52,6 +54,9 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	}
 	if err != nil {
 		return false, err
+	}
+	if o.deployment != nil && inventory.IsTooLarge(o.deployment) {
+		o.deployment, o.tooLarge = nil, true
 	}
 	if o.deployment == nil {
 		if !isWait(s.unreleased) {

@@ -147,7 +147,8 @@ func newPlant(t testing.TB, cpuMillis int64, changes ...func(*v1beta1.VerticalSc
 func (p *plant) start(objects []client.Object) {
 	p.t.Helper()
 	p.objects = objects
-	builder := fake.NewClientBuilder().WithScheme(watchedScheme(p.t)).WithObjects(objects...).WithStatusSubresource(&v1beta1.VerticalScaler{})
+	builder := fake.NewClientBuilder().WithScheme(watchedScheme(p.t)).WithObjects(objects...).WithStatusSubresource(&v1beta1.VerticalScaler{}).
+		WithIndex(&v1beta1.VerticalScaler{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} })
 	must.Succeed(p.t, inventory.Index(p.t.Context(), indexing{builder}))
 	p.server = builder.WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {

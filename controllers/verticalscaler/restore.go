@@ -26,6 +26,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // release restores the original values of a scaler that is being deleted, and removes the
@@ -86,11 +87,15 @@ func (r *Reconciler) dropUnused(ctx context.Context, s *scope) error {
 	return s.answer(r.changeFinalizer(ctx, s, controllerutil.RemoveFinalizer))
 }
 
-// changeFinalizer adds or removes the finalizer.
+// changeFinalizer adds or removes the finalizer. The cache lacks those of others.
 func (r *Reconciler) changeFinalizer(ctx context.Context, s *scope, change func(o client.Object, finalizer string) bool) error {
-	updated := s.scaler.DeepCopy()
+	live, err := inventory.WholeScaler(ctx, r.Live, s.scaler)
+	if err != nil {
+		return err
+	}
+	updated := live.DeepCopy()
 	change(updated, v1beta1.RestoreFinalizer)
-	if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(s.scaler, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("changing the finalizer: %w", err)
 	}
 	r.written.Remember(updated, s.now)

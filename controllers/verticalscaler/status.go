@@ -159,6 +159,9 @@ func targetFound(s *scope) metav1.Condition {
 		c.Message = fmt.Sprintf("VerticalScaler %s, which is older, sizes Deployment %s: delete one of the two", s.standing.Winner, scaler.Target(s.scaler))
 	case o.deployment == nil && s.err != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, "The Deployment has not been read yet"
+	case o.tooLarge:
+		c.Reason = v1beta1.ReasonTooLarge
+		c.Message = fmt.Sprintf("Deployment %s is too large to be sized: remove containers or heap flags, or delete unused large Deployments of the namespace", scaler.Target(s.scaler))
 	case o.deployment == nil:
 		c.Reason = v1beta1.ReasonDeploymentNotFound
 		c.Message = fmt.Sprintf("Waiting for Deployment %s to be created", scaler.Target(s.scaler))
@@ -286,7 +289,7 @@ func stalled(s *scope, target, provided, containers metav1.Condition) metav1.Con
 		return unmatchedFor(s.scaler.Status.Conditions, c, s.now) >= unmatchedLimit
 	}
 	switch {
-	case target.Reason == v1beta1.ReasonConflict:
+	case target.Reason == v1beta1.ReasonConflict || target.Reason == v1beta1.ReasonTooLarge:
 		c.Reason, c.Message = target.Reason, target.Message
 	case isOverdue(target):
 		c.Reason = v1beta1.ReasonDeploymentNotFound

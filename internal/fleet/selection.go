@@ -42,6 +42,8 @@ type Deployment struct {
 	Excluded bool
 	// IsOwned is true if a ScaledDeployment controls the Deployment.
 	IsOwned bool
+	// TooLarge is true if it is too large to be stored. It has no labels and requests then.
+	TooLarge bool
 	// Replicas is the number of pods that it has, without those that a rollout adds for a while.
 	Replicas int32
 	// Requests are the requests of its pod template, by container.
@@ -172,7 +174,7 @@ func (p *Policy) Covers(namespace string) bool {
 // Match reports whether the selectors of the policy match a Deployment, and the reason if it is excluded
 // nevertheless.
 func (p *Policy) Match(d *Deployment, namespace *Namespace) (matches bool, skipped string) {
-	if !p.Covers(d.Namespace) || !p.deployments.Matches(labels.Set(d.Labels)) ||
+	if !p.Covers(d.Namespace) || !d.TooLarge && !p.deployments.Matches(labels.Set(d.Labels)) ||
 		p.namespaces != nil && !p.namespaces.Matches(labels.Set(namespace.Labels)) {
 		return false, ""
 	}
@@ -183,6 +185,8 @@ func (p *Policy) Match(d *Deployment, namespace *Namespace) (matches bool, skipp
 		return true, v1beta1.ReasonExcluded
 	case d.IsOwned:
 		return true, v1beta1.ReasonScaledDeployment
+	case d.TooLarge:
+		return true, v1beta1.ReasonTooLarge
 	case len(d.Name) > MaxNameLength:
 		return true, v1beta1.ReasonNameTooLong
 	}

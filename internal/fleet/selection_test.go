@@ -170,6 +170,7 @@ func TestWhatAPolicyMatches(t *testing.T) {
 		"an annotated one of a ScaledDeployment":             {all, shop(Deployment{IsOwned: true, Excluded: true}), Namespace{}, v1beta1.ReasonExcluded},
 		"a name of 63 characters":                            {all, shop(Deployment{Name: strings.Repeat("n", 63)}), Namespace{}, matches},
 		"a name of 64 characters":                            {all, shop(Deployment{Name: strings.Repeat("n", 64)}), Namespace{}, v1beta1.ReasonNameTooLong},
+		"one that is too large to be stored":                 {all, shop(Deployment{TooLarge: true}), Namespace{}, v1beta1.ReasonTooLarge},
 		"kube-system":                                        {everywhere, in("kube-system"), named("kube-system"), v1beta1.ReasonSystemNamespace},
 		"openshift":                                          {everywhere, in("openshift"), named("openshift"), v1beta1.ReasonSystemNamespace},
 		"openshift-monitoring":                               {everywhere, in("openshift-monitoring"), named("openshift-monitoring"), v1beta1.ReasonSystemNamespace},

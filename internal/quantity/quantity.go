@@ -24,6 +24,8 @@ const (
 	MaxCPUMillis = 10_000 * 1000
 	// MaxMemoryBytes is the largest accepted amount of memory: 1 PiB.
 	MaxMemoryBytes = 1 << 50
+	// MaxSum is the largest sum, in millicores or bytes. Any amount can be added to it.
+	MaxSum = 1 << 62
 
 	// Smallest is the smallest amount, a millicore or a byte. It also stands for a request of 0 beside a limit: 0 means
 	// not set, and the API server sets such a request to the limit.
@@ -40,6 +42,8 @@ var (
 	zero      = resource.MustParse("0")
 	maxCPU    = *resource.NewMilliQuantity(MaxCPUMillis, resource.DecimalSI)
 	maxMemory = *resource.NewQuantity(MaxMemoryBytes, resource.BinarySI)
+	maxMillis = *resource.NewMilliQuantity(MaxSum, resource.DecimalSI)
+	maxBytes  = *resource.NewQuantity(MaxSum, resource.BinarySI)
 )
 
 // Amounts is an amount of each resource. 0 means none or not set.
@@ -86,6 +90,27 @@ func MemoryBytes(q resource.Quantity) (int64, error) {
 		return 0, err
 	}
 	return q.Value(), nil
+}
+
+// SumOfCPU converts a sum of CPU, such as that of a ResourceQuota, to millicores, rounded up. A larger one is MaxSum.
+// It rejects what is negative, and absurd exponents.
+func SumOfCPU(q resource.Quantity) (millis int64, ok bool) {
+	return sumOf(q, maxMillis, (*resource.Quantity).MilliValue)
+}
+
+// SumOfMemory converts a sum of memory to bytes, as SumOfCPU does.
+func SumOfMemory(q resource.Quantity) (bytes int64, ok bool) {
+	return sumOf(q, maxBytes, (*resource.Quantity).Value)
+}
+
+func sumOf(q, most resource.Quantity, value func(*resource.Quantity) int64) (int64, bool) {
+	switch {
+	case !isComparable(q) || q.Cmp(zero) < 0:
+		return 0, false
+	case q.Cmp(most) > 0:
+		return MaxSum, true
+	}
+	return value(&q), true
 }
 
 // Equal reports whether two quantities are the same. A quantity with an absurd exponent is equal to

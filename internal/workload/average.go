@@ -31,7 +31,7 @@ func AveragesOf(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1
 			continue
 		}
 		for n, metric := range hpas[i].Spec.Metrics {
-			if r := utilizationOf(metric); r == corev1.ResourceCPU || r == corev1.ResourceMemory {
+			if r := UtilizationOf(metric); r == corev1.ResourceCPU || r == corev1.ResourceMemory {
 				all = append(all, Average{r, adviceOn(&hpas[i], n, r, &deployment.Spec.Template.Spec)})
 			}
 		}

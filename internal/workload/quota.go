@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
@@ -21,17 +22,17 @@ type Quota struct {
 }
 
 // quotaKeys are the keys under which quotas count CPU and memory, with their readers.
-var quotaKeys = map[corev1.ResourceName]func(corev1.ResourceList, corev1.ResourceName) (int64, bool){
-	corev1.ResourceCPU:            readCPU,
-	corev1.ResourceRequestsCPU:    readCPU,
-	corev1.ResourceLimitsCPU:      readCPU,
-	corev1.ResourceMemory:         readMemory,
-	corev1.ResourceRequestsMemory: readMemory,
-	corev1.ResourceLimitsMemory:   readMemory,
+var quotaKeys = map[corev1.ResourceName]func(resource.Quantity) (int64, bool){
+	corev1.ResourceCPU:            quantity.SumOfCPU,
+	corev1.ResourceRequestsCPU:    quantity.SumOfCPU,
+	corev1.ResourceLimitsCPU:      quantity.SumOfCPU,
+	corev1.ResourceMemory:         quantity.SumOfMemory,
+	corev1.ResourceRequestsMemory: quantity.SumOfMemory,
+	corev1.ResourceLimitsMemory:   quantity.SumOfMemory,
 }
 
 // ReadQuotas returns the allowances of a namespace's ResourceQuotas for pods of Deployments that
-// have requests. all is true if none was left out.
+// have requests. all is true if none was left out, and each amount could be read.
 //
 // It reads the status, as the API server does. A quota with scopes counts only if it certainly
 // matches such pods: NotTerminating does, because pods of a Deployment cannot have a deadline,
@@ -46,9 +47,14 @@ func ReadQuotas(quotas []corev1.ResourceQuota) (out []Quota, all bool) {
 			continue
 		}
 		for key, read := range quotaKeys {
-			hard, isBound := read(quotas[i].Status.Hard, key)
-			used, isCounted := read(quotas[i].Status.Used, key)
-			if isBound && isCounted {
+			most, isBound := quotas[i].Status.Hard[key]
+			sum, isCounted := quotas[i].Status.Used[key]
+			if !isBound || !isCounted {
+				continue
+			}
+			hard, isAmount := read(most)
+			used, isSum := read(sum)
+			if all = all && isAmount && isSum; isAmount && isSum {
 				out = append(out, Quota{Name: quotas[i].Name, Key: string(key), Hard: hard, Used: used})
 			}
 		}
@@ -78,18 +84,6 @@ func matchesScopes(q *corev1.ResourceQuota) (matches, sure bool) {
 		}
 	}
 	return sure, sure
-}
-
-func readCPU(list corev1.ResourceList, key corev1.ResourceName) (int64, bool) {
-	q, ok := list[key]
-	v, err := quantity.CPUMillis(q)
-	return v, ok && err == nil
-}
-
-func readMemory(list corev1.ResourceList, key corev1.ResourceName) (int64, bool) {
-	q, ok := list[key]
-	v, err := quantity.MemoryBytes(q)
-	return v, ok && err == nil
 }
 
 // MoreRoom reports whether any quota has more room than before.

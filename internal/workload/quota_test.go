@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -69,7 +70,10 @@ func TestReadQuotas(t *testing.T) {
 		},
 		"zero is a bound":                 {quota: resourceQuota("team", map[corev1.ResourceName]string{"cpu": "0"}, map[corev1.ResourceName]string{"cpu": "0"}), want: []workload.Quota{{Name: "team", Key: "cpu"}}},
 		"usage is not known yet":          {quota: resourceQuota("team", cpu("cpu"), nil)},
-		"an amount out of range":          {quota: resourceQuota("team", map[corev1.ResourceName]string{"cpu": "1e9"}, cpu("cpu"))},
+		"more than a container can have":  {quota: resourceQuota("fleet", map[corev1.ResourceName]string{"requests.cpu": "12k", "limits.memory": "2Pi"}, map[corev1.ResourceName]string{"requests.cpu": "11999", "limits.memory": "1Pi"}), want: []workload.Quota{{Name: "fleet", Key: "limits.memory", Hard: 2 << 50, Used: 1 << 50}, {Name: "fleet", Key: "requests.cpu", Hard: 12_000_000, Used: 11_999_000}}},
+		"more than a number can count":    {quota: resourceQuota("any", map[corev1.ResourceName]string{"cpu": "9E"}, cpu("cpu")), want: []workload.Quota{{Name: "any", Key: "cpu", Hard: quantity.MaxSum, Used: 2000}}},
+		"an absurd amount":                {quota: resourceQuota("team", map[corev1.ResourceName]string{"cpu": "1e99"}, cpu("cpu")), part: true},
+		"a negative amount":               {quota: resourceQuota("team", cpu("cpu"), map[corev1.ResourceName]string{"cpu": "-1"}), part: true},
 		"of pods without a deadline":      {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), scopes("NotTerminating", "NotBestEffort")), want: of("a", "cpu")},
 		"a scope selector":                {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), selector("NotBestEffort", "Exists")), want: of("a", "cpu")},
 		"of pods with a deadline":         {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), scopes("Terminating"))},

@@ -164,7 +164,7 @@ func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.D
 			continue
 		}
 		for _, metric := range hpas[i].Spec.Metrics {
-			switch utilizationOf(metric) {
+			switch UtilizationOf(metric) {
 			case corev1.ResourceCPU:
 				s.CPU = firstByName(s.CPU, describeHPA(&hpas[i]))
 			case corev1.ResourceMemory:
@@ -223,7 +223,7 @@ func isForeignGroup(apiVersion string) bool {
 	return apiVersion != "" && !strings.HasPrefix(apiVersion, "apps/") && !strings.HasPrefix(apiVersion, "extensions/")
 }
 
-func utilizationOf(metric autoscalingv2.MetricSpec) corev1.ResourceName {
+func UtilizationOf(metric autoscalingv2.MetricSpec) corev1.ResourceName {
 	switch {
 	case metric.Resource != nil && metric.Resource.Target.Type == autoscalingv2.UtilizationMetricType:
 		return metric.Resource.Name

@@ -54,6 +54,30 @@ func TestTheOperatorChangesNothingOfADeploymentButSizes(t *testing.T) {
 	everyFieldOf(t, sidecar, p, r, append(free, sizesUnder(".spec.template.spec.initContainers")...), 0, 1, 2, 3, 4, 5, 6, 7)
 }
 
+// operator_owned.yaml compares the template and the replicas with the ScaledDeployment.
+func TestTheOperatorChangesNothingOfAnOwnedDeploymentButWhatIsAsked(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_deployments.yaml")
+	before := filled[appsv1.Deployment](t)
+	before.Labels[v1beta1.ApplyingLabel], before.OwnerReferences = "true", controlled().OwnerReferences
+	before.OwnerReferences[0].BlockOwnerDeletion = ptr.To(true)
+	free := append([]string{".spec.template", ".spec.replicas", ".metadata.ownerReferences[].blockOwnerDeletion"}, written...)
+	everyFieldOf(t, before, p, request{resource: "deployments"}, free, 0, 1, 3, 4, 5, 6, 7, 10, 11, 12)
+	for name, change := range map[string]func(*appsv1.Deployment){
+		"without the label":      func(d *appsv1.Deployment) { delete(d.Labels, v1beta1.ApplyingLabel) },
+		"with its own label":     func(d *appsv1.Deployment) { d.Labels[v1beta1.ScaledDeploymentLabel] = "ours" },
+		"with its annotation":    func(d *appsv1.Deployment) { d.Annotations[v1beta1.AppliedAnnotation] = "5" },
+		"with no owner of its":   func(d *appsv1.Deployment) { d.OwnerReferences[0].BlockOwnerDeletion = nil },
+		"with another container": func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Name = "other" },
+	} {
+		after := before.DeepCopy()
+		change(after)
+		if _, refuses := p.asks(t, request{resource: "deployments", before: before, after: after}); len(refuses) > 0 {
+			t.Errorf("%s: refused by %v", name, refuses)
+		}
+	}
+}
+
 func TestTheOperatorChangesNothingOfAPodButSizes(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_pods.yaml")
@@ -414,8 +438,8 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_deployments.yaml")
 	replaced := func(d *appsv1.Deployment) *appsv1.Deployment {
-		d.Labels["a"] = "b"
-		d.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
+		d.Annotations = map[string]string{v1beta1.AppliedAnnotation: "5"}
+		d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Image = ptr.To[int32](3), "example.com/other:1"
 		return d
 	}
 	for name, c := range map[string]struct {

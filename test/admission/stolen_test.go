@@ -99,20 +99,34 @@ func TestStolenTokenKeepsNothingThatNoScaledDeploymentOwns(t *testing.T) {
 	hostPath := pod(func(p *corev1.PodSpec) {
 		p.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 	})
-	const owners, finalizers, system, node, label = "may not add an owner", "may not add a finalizer", "namespace of the cluster itself", "access to the node", "only create a Deployment with the label"
+	labelled := func(d *appsv1.Deployment) { d.Labels["team"] = "evil" }
+	const owners, finalizers, outside, metadata, system, node, label = "may not add an owner", "may not add a finalizer", "outside of the pod template", "changes its metadata", "namespace of the cluster itself", "access to the node", "only create a Deployment with the label"
 	for name, c := range map[string]struct {
 		before, after *appsv1.Deployment
 		namespace     string
 		labels        map[string]string
 		message       string
 	}{
-		"an ordinary one":                         {after: made()},
-		"beside another owner":                    {after: made(withAnother), message: owners},
-		"with another owner later":                {before: made(), after: made(withAnother), message: owners},
-		"with the other owner that it has":        {before: made(withAnother), after: made(withAnother)},
-		"without the other owner that it has":     {before: made(withAnother), after: made()},
-		"with a finalizer":                        {after: made(finalized), message: finalizers},
-		"with a finalizer later":                  {before: made(), after: made(finalized), message: finalizers},
+		"an ordinary one":                     {after: made()},
+		"beside another owner":                {after: made(withAnother), message: owners},
+		"with another owner later":            {before: made(), after: made(withAnother), message: metadata},
+		"with the other owner that it has":    {before: made(withAnother), after: made(withAnother)},
+		"without the other owner that it has": {before: made(withAnother), after: made(), message: metadata},
+		"with a finalizer":                    {after: made(finalized), message: finalizers},
+		"with a finalizer later":              {before: made(), after: made(finalized), message: metadata},
+		"without the finalizer that it has":   {before: made(finalized), after: made(), message: metadata},
+		"with a label of others later":        {before: made(), after: made(labelled), message: metadata},
+		"without a label of others later":     {before: made(labelled), after: made(), message: metadata},
+		"with an annotation of others later": {before: made(), after: made(func(d *appsv1.Deployment) {
+			d.Annotations = map[string]string{"argocd.argoproj.io/tracking-id": "x"}
+		}), message: metadata},
+		"paused later": {before: made(), after: made(func(d *appsv1.Deployment) { d.Spec.Paused = true }), message: outside},
+		"with another strategy later": {before: made(), after: made(func(d *appsv1.Deployment) {
+			d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
+		}), message: outside},
+		"with another deadline later": {before: made(), after: made(func(d *appsv1.Deployment) {
+			d.Spec.ProgressDeadlineSeconds = ptr.To[int32](2)
+		}), message: outside},
 		"with the finalizer that it has":          {before: made(finalized), after: made(finalized)},
 		"without the label":                       {after: made(func(d *appsv1.Deployment) { d.Labels = nil }), message: label},
 		"without the label later":                 {before: made(), after: made(func(d *appsv1.Deployment) { d.Labels = nil })},
@@ -249,7 +263,7 @@ func TestStolenTokenCreatesOnlyWhatTheScaledDeploymentAsksFor(t *testing.T) {
 		}
 	})
 	for i, v := range p.spec.Validations {
-		if !alone[i] && i > 1 && !testing.Short() {
+		if !alone[i] && i > 2 && !testing.Short() {
 			t.Errorf("validation %d is not needed: %s", i, v.Message)
 		}
 	}
@@ -369,6 +383,11 @@ func TestStolenTokenCreatesNothingWithoutAScaledDeployment(t *testing.T) {
 		"changed before it is replaced":      {before: answering(owner), after: answering(owner), owner: named},
 		"with a container of another writer": {before: with(extra), after: with(extra), owner: owner},
 		"with a container of its own":        {before: answering(owner), after: with(extra), owner: owner, message: "changes a container"},
+		"with more pods":                     {after: with(scaledTo(7)), owner: owner, message: "the number of pods"},
+		"with more pods later":               {before: answering(owner), after: with(scaledTo(7)), owner: owner, message: "the number of pods"},
+		"with no pods later":                 {before: answering(owner), after: with(scaledTo(0)), owner: owner, message: "the number of pods"},
+		"with the pods of an HPA":            {before: with(scaledTo(7)), after: with(scaledTo(7)), owner: owner},
+		"with the pods that it asks for":     {before: with(scaledTo(7)), after: with(scaledTo(1)), owner: owner},
 		"of another one":                     {after: with(func(d *appsv1.Deployment) { d.OwnerReferences[0].Name = "api" }), owner: owner, passes: "by"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -385,6 +404,11 @@ func TestStolenTokenCreatesNothingWithoutAScaledDeployment(t *testing.T) {
 			judgeBothForms(t, p, r, c.message)
 		})
 	}
+}
+
+// scaledTo sets the number of pods. The ScaledDeployments of these tests ask for one.
+func scaledTo(replicas int32) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Spec.Replicas = &replicas }
 }
 
 // extra adds a container that no ScaledDeployment asks for.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 // Deployments caches all Deployments of some namespaces: trimmed for the reconcilers, and as policies see them.
 type Deployments struct {
 	deployments *records[*deploymentRecord]
+	large       room
 }
 
 // Indexes of Deployments: their namespace, and the UID of the controller.
@@ -33,11 +35,25 @@ const (
 
 // NewDeployments returns a Deployments of some namespaces, or of all if there are none. It must be started.
 func NewDeployments(api client.WithWatch, namespaces ...string) *Deployments {
-	return &Deployments{newRecords(namespaces, &appsv1.Deployment{}, listed(api, func() client.ObjectList { return &appsv1.DeploymentList{} }), newDeploymentRecord,
+	f := &Deployments{}
+	read := func(d *appsv1.Deployment) *deploymentRecord {
+		r := newDeploymentRecord(d)
+		if !f.large.holds(r) {
+			r.strip()
+		}
+		return r
+	}
+	f.deployments = newRecords(namespaces, &appsv1.Deployment{}, listed(api, func() client.ObjectList { return &appsv1.DeploymentList{} }), read,
 		map[string]func(*deploymentRecord) string{
 			namespaceIndex: func(d *deploymentRecord) string { return d.seen.Namespace },
 			ownerIndex:     func(d *deploymentRecord) string { return string(d.owner) },
-		})}
+		})
+	f.deployments.onChange(func(before, after *deploymentRecord) {
+		if before != nil && (after == nil || after.uid != before.uid) {
+			f.large.free(before)
+		}
+	})
+	return f
 }
 
 // Start watches until the context ends.
@@ -83,7 +99,7 @@ func (f *Deployments) All(namespace string) (all []*fleet.Deployment) {
 }
 
 func isSameDeployment(a, b *fleet.Deployment) bool {
-	return a.Excluded == b.Excluded && a.IsOwned == b.IsOwned && a.Replicas == b.Replicas && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Requests, b.Requests)
+	return a.Excluded == b.Excluded && a.IsOwned == b.IsOwned && a.TooLarge == b.TooLarge && a.Replicas == b.Replicas && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Requests, b.Requests)
 }
 
 // ReadForFleet reads the policies' view of a Deployment.
@@ -100,12 +116,28 @@ func ReadForFleet(d *appsv1.Deployment) *fleet.Deployment {
 	for _, c := range workload.ReadDeployment(d).Containers {
 		out.Requests[c.Name] = c.Requests
 	}
+	if sizeOf(d.Labels) > mostOfLabels || len(out.Requests) > mostContainers || IsTooLarge(d) {
+		omit(out)
+	}
 	return out
+}
+
+// omit keeps no labels and requests of a Deployment that is too large to be stored.
+func omit(d *fleet.Deployment) {
+	d.Labels, d.Requests, d.TooLarge = nil, map[string]quantity.Amounts{}, true
+}
+
+func sizeOf(labels map[string]string) (bytes int) {
+	for key, value := range labels {
+		bytes += len(key) + len(value)
+	}
+	return bytes
 }
 
 // deploymentRecord is a stored Deployment.
 type deploymentRecord struct {
 	version string
+	uid     types.UID
 	// owner is the UID of its controller, if any.
 	owner types.UID
 	// seen is the policies' view of it.
@@ -116,18 +148,39 @@ type deploymentRecord struct {
 
 // newDeploymentRecord trims and encodes a Deployment, which the caller must not use again.
 func newDeploymentRecord(d *appsv1.Deployment) *deploymentRecord {
-	r := &deploymentRecord{version: d.ResourceVersion, seen: ReadForFleet(d)}
+	r := &deploymentRecord{version: d.ResourceVersion, uid: d.UID, seen: ReadForFleet(d)}
+	trimDeployment(d)
 	if owner := metav1.GetControllerOfNoCopy(d); owner != nil {
 		r.owner = owner.UID
 	}
-	trimDeployment(d)
+	if IsTooLarge(d) {
+		omit(r.seen)
+	}
+	r.encode(d)
+	return r
+}
+
+func (r *deploymentRecord) encode(d *appsv1.Deployment) {
 	encoded, err := d.Marshal()
 	if err != nil {
 		panic(err) // Marshalling an unmarshalled value never fails.
 	}
 	r.encoded = slices.Clip(encoded)
-	return r
 }
+
+// strip keeps only the identity of the Deployment.
+func (r *deploymentRecord) strip() {
+	var d appsv1.Deployment
+	if err := r.into(&d); err != nil {
+		panic(err) // We have encoded it ourselves.
+	}
+	stripDeployment(&d)
+	r.encode(&d)
+	omit(r.seen)
+}
+
+// size is about the size of the record in bytes.
+func (r *deploymentRecord) size() int { return len(r.encoded) + sizeOf(r.seen.Labels) }
 
 // GetObjectMeta implements metav1.ObjectMetaAccessor.
 func (r *deploymentRecord) GetObjectMeta() metav1.Object {
@@ -142,4 +195,55 @@ func (r *deploymentRecord) into(out *appsv1.Deployment) error {
 	}
 	out.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	return nil
+}
+
+// Larger records than mostOrdinary share mostOfNamespace in each namespace.
+const (
+	mostOrdinary    = 2 << 10
+	mostOfNamespace = 8 << 20
+)
+
+// room adds up the large records of each namespace.
+type room struct {
+	mu    sync.Mutex
+	taken map[string]map[types.UID]int
+}
+
+// holds reports whether the namespace has room for a record, and notes what it takes.
+func (m *room) holds(r *deploymentRecord) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(r)
+	if r.size() <= mostOrdinary {
+		return true
+	}
+	sum := r.size()
+	for _, bytes := range m.taken[r.seen.Namespace] {
+		sum += bytes
+	}
+	if sum > mostOfNamespace {
+		return false
+	}
+	if m.taken == nil {
+		m.taken = map[string]map[types.UID]int{}
+	}
+	if m.taken[r.seen.Namespace] == nil {
+		m.taken[r.seen.Namespace] = map[types.UID]int{}
+	}
+	m.taken[r.seen.Namespace][r.uid] = r.size()
+	return true
+}
+
+// free notes that a Deployment is gone.
+func (m *room) free(r *deploymentRecord) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(r)
+}
+
+func (m *room) drop(r *deploymentRecord) {
+	delete(m.taken[r.seen.Namespace], r.uid)
+	if len(m.taken[r.seen.Namespace]) == 0 {
+		delete(m.taken, r.seen.Namespace)
+	}
 }

@@ -30,7 +30,7 @@ func TestWhatAFleetKnowsOfADeployment(t *testing.T) {
 	d := richDeployment(2)
 	d.Labels = map[string]string{"app": "web"}
 	d.Annotations = map[string]string{v1beta1.ExcludeAnnotation: "ask team web"}
-	controlledBy(d, v1beta1.GroupVersion.Group+"/v2", v1beta1.ScaledDeploymentKind, "owner")
+	controlledBy(d, v1beta1.GroupVersion.String(), v1beta1.ScaledDeploymentKind, "owner")
 	requests := map[string]quantity.Amounts{}
 	for _, c := range d.Spec.Template.Spec.Containers {
 		requests[c.Name] = quantity.Amounts{CPUMillis: c.Resources.Requests.Cpu().MilliValue(), MemoryBytes: c.Resources.Requests.Memory().Value()}

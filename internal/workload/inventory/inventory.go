@@ -10,13 +10,16 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -81,4 +84,17 @@ func DeploymentsOf(ctx context.Context, cached client.Reader, owner client.Objec
 		return nil, fmt.Errorf("listing the Deployments of %s/%s: %w", owner.GetNamespace(), owner.GetName(), err)
 	}
 	return deployments.Items, nil
+}
+
+// WholeScaler reads a cached scaler from the API server, to write it: the cache lacks labels, annotations, finalizers and owners of
+// others. Another version is a conflict.
+func WholeScaler(ctx context.Context, live client.Reader, cached *v1beta1.VerticalScaler) (*v1beta1.VerticalScaler, error) {
+	var list v1beta1.VerticalScalerList
+	if err := live.List(ctx, &list, client.InNamespace(cached.Namespace), client.MatchingFields{metav1.ObjectNameField: cached.Name}); err != nil {
+		return nil, fmt.Errorf("reading VerticalScaler %s/%s: %w", cached.Namespace, cached.Name, err)
+	}
+	if len(list.Items) == 0 || list.Items[0].UID != cached.UID || list.Items[0].ResourceVersion != cached.ResourceVersion {
+		return nil, apierrors.NewConflict(v1beta1.GroupVersion.WithResource("verticalscalers").GroupResource(), cached.Name, errors.New("it was just changed"))
+	}
+	return &list.Items[0], nil
 }

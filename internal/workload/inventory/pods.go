@@ -173,10 +173,12 @@ type podRecord struct {
 func newPodRecord(p *corev1.Pod) *podRecord {
 	pod := workload.ReadPod(p, false)
 	r := &podRecord{namespace: shared(p.Namespace), name: p.Name, version: p.ResourceVersion, node: shared(pod.Node), requests: pod.Counted().Requests}
-	owner := metav1.GetControllerOfNoCopy(p)
-	if owner == nil || owner.Kind != "ReplicaSet" {
-		return r
+	owners := controllerIn(p)
+	if len(owners) == 0 || owners[0].Kind != "ReplicaSet" || len(pod.Containers)+len(pod.Others) > mostContainers {
+		return r // A pod with so many containers belongs to a Deployment that is too large.
 	}
+	owner := owners[0]
+	pod.Resize.Message = cut(pod.Resize.Message)
 	pod.Runs, pod.QoS, pod.Node = slices.Clip(pod.Runs), shared(pod.QoS), r.node
 	for _, containers := range [][]workload.Container{pod.Containers, pod.Others} {
 		for i := range containers {
@@ -239,8 +241,8 @@ type setRecord struct {
 
 func newSetRecord(set *metav1.PartialObjectMetadata) *setRecord {
 	r := &setRecord{namespace: shared(set.Namespace), name: set.Name, version: set.ResourceVersion, uid: shared(set.UID)}
-	if owner := metav1.GetControllerOfNoCopy(set); owner != nil && owner.Kind == "Deployment" {
-		r.deployment, r.deploymentName = shared(owner.UID), shared(owner.Name)
+	if owners := controllerIn(set); len(owners) > 0 && owners[0].Kind == "Deployment" {
+		r.deployment, r.deploymentName = shared(owners[0].UID), shared(owners[0].Name)
 	}
 	if revision, err := strconv.ParseInt(set.Annotations[revisionAnnotation], 10, 64); err == nil {
 		r.revision = max(revision, 0)
