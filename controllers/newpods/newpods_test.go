@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -308,6 +310,61 @@ func TestALargeNamespaceHasSeveralObjects(t *testing.T) {
 	always("b", "c", "e")
 	f.writes = 0
 	f.wants("with fewer", map[string]string{"verticalscaler-2": "\ne app,5,,,\n", "verticalscaler-3": "\nb app,2,,,\nc app,3,,,\n"}, 0)
+}
+
+// Whatever changes at once, and whichever write fails, no write takes away the line of a Deployment that has one.
+func TestNoWriteTakesALineAway(t *testing.T) {
+	for seed := range uint64(150) {
+		random := rand.New(rand.NewPCG(seed, 5))
+		f := newFixture(t)
+		f.Longest = 60 + random.IntN(60)
+		scalers := sets.New[string]()
+		for round := range 12 {
+			kept := f.lines()
+			for range 1 + random.IntN(4) {
+				name := fmt.Sprintf("web-%d", random.IntN(12))
+				s := scalerOf(name, fmt.Sprint(1+random.IntN(2000), "m"))
+				switch {
+				case !scalers.Has(name):
+					must.Succeed(t, f.Client.Create(t.Context(), s))
+					scalers.Insert(name)
+				case random.IntN(3) == 0:
+					must.Succeed(t, f.Client.Delete(t.Context(), s))
+					scalers.Delete(name)
+					delete(kept, name)
+				default:
+					f.edit(name, func(stored *v1beta1.VerticalScaler) {
+						stored.Status.NewPods.Containers[0].ContainerName = strings.Repeat("x", 1+random.IntN(12))
+					})
+				}
+			}
+			for range 3 { // Each attempt ends at any write.
+				f.writes, f.most = 0, 1+random.IntN(3)
+				f.clock.SetTime(f.clock.Now().Add(pause))
+				_, _ = f.Reconcile(t.Context(), request("shop"))
+				now := f.lines()
+				for name := range kept {
+					if now[name] == "" {
+						t.Fatalf("seed %d, round %d: the line of %s is gone: %q", seed, round, name, f.sizes())
+					}
+				}
+			}
+			f.most = 0
+		}
+	}
+}
+
+// lines are the lines of all objects, by Deployment.
+func (f *fixture) lines() map[string]string {
+	out := map[string]string{}
+	for _, text := range f.sizes() {
+		for line := range strings.Lines(text) {
+			if name, line, ok := strings.Cut(line, " "); ok {
+				out[name] = line
+			}
+		}
+	}
+	return out
 }
 
 func TestWhatTheAPIServerRefuses(t *testing.T) {
