@@ -274,7 +274,7 @@ func (r *Reconciler) write(ctx context.Context, namespace string, lines map[stri
 			return 0
 		}
 		for line := range strings.Lines(found[i].Spec.Deployments) {
-			name, _, _ := strings.Cut(line, " ")
+			name := admission.DeploymentOf(line)
 			if lines[name] != "" && !admission.HasDeployment(want.Spec.Deployments, name) {
 				return 1
 			}
