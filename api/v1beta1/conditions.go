@@ -274,6 +274,8 @@ const (
 	ReasonNoDeployments = "NoDeployments"
 	// ReasonInvalidSelector means that a selector cannot be parsed. The policy selects nothing.
 	ReasonInvalidSelector = "InvalidSelector"
+	// ReasonTooManyPolicies means that the namespace has too many older policies. The policy selects nothing.
+	ReasonTooManyPolicies = "TooManyPolicies"
 	// ReasonCreatingScalers means that scalers of selected Deployments are being created,
 	// changed or deleted.
 	ReasonCreatingScalers = "CreatingScalers"

@@ -429,8 +429,8 @@ type PolicyRolloutStatus struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=320
 	HarmedExamples []string `json:"harmedExamples,omitempty"`
-	// halts are where promotion has halted, since when and why. A halt stays until
-	// spec.rollout.resumeTime is its time or later.
+	// halts are where promotion has halted, since when and why; the newest ones of more than 16. A halt
+	// stays until spec.rollout.resumeTime is its time or later, or the policy has no scaler there.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace

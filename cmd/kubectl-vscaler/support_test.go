@@ -50,10 +50,10 @@ func (s *apiServer) supported() {
 	operator := newPod(kube.DefaultOperatorNamespace, "operator-0", "operator", "1", "1", "")
 	operator.Labels = map[string]string{"app.kubernetes.io/name": "verticalscaler-operator", "app.kubernetes.io/component": "manager"}
 	operator.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "canary"}}
-	s.put(event("VerticalScaler", "web", "refused: Authorization: Bearer canary123"), event("Pod", "a", "of a sized pod"), event("Pod", "other", "canary"),
+	s.put(event("VerticalScaler", "web", "Decided by 10.0.0.1"), event("Pod", "a", "probe failed: canary"), event("Pod", "other", "canary"),
 		&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "limits", Labels: map[string]string{"a": "canary"}}}, operator)
 	s.answers["/api/v1/namespaces/"+kube.DefaultOperatorNamespace+"/pods/operator-0/log"] = func(r *http.Request) any {
-		return "token=canary; of " + r.URL.Query().Get("tailLines") + " lines"
+		return "dial tcp 10.0.0.1:443; of " + r.URL.Query().Get("tailLines") + " lines"
 	}
 	for _, object := range s.objects {
 		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == "shop" {
@@ -63,9 +63,6 @@ func (s *apiServer) supported() {
 			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "DB", Value: "canary"}}
 		}
 	}
-	s.edit("web", func(web *v1beta1.VerticalScaler) {
-		web.Status.Conditions = append(web.Status.Conditions, metav1.Condition{Type: "Stalled", Message: "webhook https://max:canary@hook.example said no"})
-	})
 }
 
 func TestSupportBundle(t *testing.T) {
@@ -94,7 +91,7 @@ func TestSupportBundle(t *testing.T) {
 		"scalers/late/scaler.yaml":    "deploymentName: late",
 		"scaleddeployments.yaml":      "kind: ScaledDeployment",
 		"verticalpodautoscalers.yaml": "updateMode: InPlace",
-		"events.yaml":                 "of a sized pod",
+		"events.yaml":                 "Decided by [masked]",
 		"limitranges.yaml":            "name: limits",
 		"operator/pods.yaml":          "name: app",
 		"operator/operator-0.log":     "of 7 lines",

@@ -165,6 +165,7 @@ func TestAllViewsAgreeAboutPoliciesAndScaledDeployments(t *testing.T) {
 	}{
 		v1beta1.ReasonForbidden:           {owner: v1beta1.ReasonForbidden, wantUser: 2},
 		v1beta1.ReasonInvalidSelector:     {owner: v1beta1.ReasonNotControlled, wantUser: 2},
+		v1beta1.ReasonTooManyPolicies:     {owner: v1beta1.ReasonNotControlled, wantUser: 2},
 		v1beta1.ReasonScalersRejected:     {owner: v1beta1.ReasonRollingOut, wantUser: 1},
 		v1beta1.ReasonPromotionHalted:     {policy: []metav1.Condition{condition("Promoting", v1beta1.ReasonPromotionHalted, false)}, owner: v1beta1.ReasonRollingOut, wantUser: 1},
 		v1beta1.ReasonPaused:              {ready: true, policy: []metav1.Condition{condition("Promoting", v1beta1.ReasonPaused, false)}},

@@ -18,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/operator-framework/operator-lib/prune"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,8 +55,6 @@ const (
 func Labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/managed-by": "verticalscaler-operator"}
 }
-
-var kind = v1beta1.GroupVersion.WithKind("NewPodSizes")
 
 // Reconciler writes the NewPodSizes of namespaces.
 type Reconciler struct {
@@ -104,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if left := r.untilNext(req.Namespace); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	return r.result(ctx, req, r.write(ctx, req.Namespace, wanted, ours))
+	return r.result(ctx, req, r.write(ctx, req.Namespace, lines, wanted, ours))
 }
 
 // result returns when to write again.
@@ -267,35 +264,38 @@ func (r *Reconciler) untilNext(namespace string) time.Duration {
 	return at.Add(pause).Sub(r.Clock.Now())
 }
 
-// write writes the differences. Lines may move between objects: objects that lose none are written first, so that no line
-// is ever missing. Then it deletes the objects that are not needed.
-func (r *Reconciler) write(ctx context.Context, namespace string, wanted, found []v1beta1.NewPodSizes) error {
+// write writes the differences, and deletes the objects that are not needed. An object that is too long loses lines to others,
+// and gets none from them. It is written after them, so that no line is ever missing.
+func (r *Reconciler) write(ctx context.Context, namespace string, lines map[string]string, wanted, found []v1beta1.NewPodSizes) error {
 	r.written.Store(namespace, r.Clock.Now())
-	var last []v1beta1.NewPodSizes
-	for i, o := range found {
-		if j := indexOf(wanted, o.Name); j >= 0 && losesLines(&found[i], &wanted[j]) {
-			last = append(last, wanted[j])
-		} else if j < 0 && !isLabelled(&o) {
-			last = append(last, v1beta1.NewPodSizes{ObjectMeta: o.ObjectMeta, Spec: o.Spec}) // The pruner needs the label.
+	loses := func(want v1beta1.NewPodSizes) int {
+		i := indexOf(found, want.Name)
+		if i < 0 {
+			return 0
 		}
+		for line := range strings.Lines(found[i].Spec.Deployments) {
+			name := admission.DeploymentOf(line)
+			if lines[name] != "" && !admission.HasDeployment(want.Spec.Deployments, name) {
+				return 1
+			}
+		}
+		return 0
 	}
-	first := slices.DeleteFunc(slices.Clone(wanted), func(o v1beta1.NewPodSizes) bool { return indexOf(last, o.Name) >= 0 })
-	for _, want := range slices.Concat(first, last) {
-		if err := r.writeOne(ctx, &want, found); err != nil {
+	slices.SortStableFunc(wanted, func(a, b v1beta1.NewPodSizes) int { return loses(a) - loses(b) })
+	for i := range wanted {
+		if err := r.writeOne(ctx, &wanted[i], found); err != nil {
 			return fmt.Errorf("writing the sizes of new pods in namespace %s: %w", namespace, err)
 		}
 	}
-	return r.prune(ctx, namespace, wanted, found)
-}
-
-// losesLines reports whether an object has a line of a Deployment that it is not to have.
-func losesLines(found, want *v1beta1.NewPodSizes) bool {
-	for line := range strings.Lines(found.Spec.Deployments) {
-		if name, _, ok := strings.Cut(line, " "); ok && !admission.HasDeployment(want.Spec.Deployments, name) {
-			return true
+	for i := range found {
+		if indexOf(wanted, found[i].Name) >= 0 {
+			continue
+		}
+		if err := r.Client.Delete(ctx, &found[i], client.Preconditions{UID: &found[i].UID, ResourceVersion: &found[i].ResourceVersion}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting sizes of new pods that are not needed in namespace %s: %w", namespace, err)
 		}
 	}
-	return false
+	return nil
 }
 
 func (r *Reconciler) writeOne(ctx context.Context, want *v1beta1.NewPodSizes, found []v1beta1.NewPodSizes) error {
@@ -315,23 +315,4 @@ func (r *Reconciler) writeOne(ctx context.Context, want *v1beta1.NewPodSizes, fo
 		updated.Labels[key] = value
 	}
 	return r.Client.Update(ctx, updated, client.FieldOwner(ownership.Scalers))
-}
-
-// prune deletes our objects in a namespace that are not wanted.
-func (r *Reconciler) prune(ctx context.Context, namespace string, wanted, found []v1beta1.NewPodSizes) error {
-	isLeftover := func(o client.Object) bool { return indexOf(wanted, o.GetName()) < 0 }
-	if !slices.ContainsFunc(found, func(o v1beta1.NewPodSizes) bool { return isLeftover(&o) }) {
-		return nil
-	}
-	leftovers := func(_ context.Context, ours []client.Object) ([]client.Object, error) {
-		return slices.DeleteFunc(ours, func(o client.Object) bool { return !isLeftover(o) }), nil
-	}
-	pruner, err := prune.NewPruner(r.Client, kind, leftovers, prune.WithNamespace(namespace), prune.WithLabels(Labels()))
-	if err != nil {
-		return fmt.Errorf("creating the pruner: %w", err)
-	}
-	if _, err := pruner.Prune(ctx); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting sizes of new pods that are not needed in namespace %s: %w", namespace, err)
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -28,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -148,20 +151,20 @@ func TestSizesFollowTheScalers(t *testing.T) {
 	waiting.Status.NewPods = nil
 	f := newFixture(t, scalerOf("web", "1"), scalerOf("api", "2"), other, waiting)
 	f.reconcile()
-	f.wants("at first", map[string]string{"verticalscaler": "\napi app,2,,,\nweb app,1,,,\n"}, 1)
+	f.wants("at first", map[string]string{"verticalscaler": "\napi/5 app,2,,,\nweb/5 app,1,,,\n"}, 1)
 	f.reconcile()
-	f.wants("when nothing changes", map[string]string{"verticalscaler": "\napi app,2,,,\nweb app,1,,,\n"}, 0)
+	f.wants("when nothing changes", map[string]string{"verticalscaler": "\napi/5 app,2,,,\nweb/5 app,1,,,\n"}, 0)
 
 	f.edit("web", func(s *v1beta1.VerticalScaler) {
 		s.Status.NewPods.Containers[0].Requests.CPU = new(resource.MustParse("1500m"))
 	})
 	f.reconcile()
-	f.wants("another size", map[string]string{"verticalscaler": "\napi app,2,,,\nweb app,1500m,,,\n"}, 1)
+	f.wants("another size", map[string]string{"verticalscaler": "\napi/5 app,2,,,\nweb/5 app,1500m,,,\n"}, 1)
 
 	// The status is about the Deployment that the scaler named before.
 	f.edit("web", func(s *v1beta1.VerticalScaler) { s.Spec.DeploymentName = "store" })
 	f.reconcile()
-	f.wants("another Deployment", map[string]string{"verticalscaler": "\napi app,2,,,\n"}, 1)
+	f.wants("another Deployment", map[string]string{"verticalscaler": "\napi/5 app,2,,,\n"}, 1)
 
 	for _, name := range []string{"web", "api"} {
 		must.Succeed(t, f.Client.Delete(t.Context(), &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}))
@@ -214,7 +217,7 @@ func TestSizesBelongToTheirScalers(t *testing.T) {
 
 // Changes by another client are corrected. An object of another client stays.
 func TestChangedSizesAreWrittenAgain(t *testing.T) {
-	right := map[string]string{"verticalscaler": "\nweb app,1,,,\n", "theirs": "\nweb app,8,,,\n"}
+	right := map[string]string{"verticalscaler": "\nweb/5 app,1,,,\n", "theirs": "\nweb/5 app,8,,,\n"}
 	owners := []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "VerticalScaler", Name: "web"}}
 	object := func(name, text string, labels map[string]string) *v1beta1.NewPodSizes {
 		return &v1beta1.NewPodSizes{
@@ -223,10 +226,10 @@ func TestChangedSizesAreWrittenAgain(t *testing.T) {
 		}
 	}
 	for name, found := range map[string]*v1beta1.NewPodSizes{
-		"another text":  object("verticalscaler", "\nweb app,7,,,\n", Labels()),
-		"without label": object("verticalscaler", "\nweb app,1,,,\n", nil),
-		"another name":  object("verticalscaler-2", "\nweb app,7,,,\n", Labels()),
-		"none of both":  object("verticalscaler-2", "\nweb app,7,,,\n", nil),
+		"another text":  object("verticalscaler", "\nweb/5 app,7,,,\n", Labels()),
+		"without label": object("verticalscaler", "\nweb/5 app,1,,,\n", nil),
+		"another name":  object("verticalscaler-2", "\nweb/5 app,7,,,\n", Labels()),
+		"none of both":  object("verticalscaler-2", "\nweb/5 app,7,,,\n", nil),
 	} {
 		right := map[string]string{found.Name: right["verticalscaler"], "theirs": right["theirs"]}
 		f := newFixture(t, scalerOf("web", "1"), found, object("theirs", right["theirs"], map[string]string{"mine": "yes"}))
@@ -246,7 +249,7 @@ func TestChangedSizesAreWrittenAgain(t *testing.T) {
 func TestWritesAreGathered(t *testing.T) {
 	f := newFixture(t, scalerOf("web", "1"))
 	f.reconcile()
-	f.wants("at first", map[string]string{"verticalscaler": "\nweb app,1,,,\n"}, 1)
+	f.wants("at first", map[string]string{"verticalscaler": "\nweb/5 app,1,,,\n"}, 1)
 	var result reconcile.Result
 	for i := range 4 {
 		f.edit("web", func(s *v1beta1.VerticalScaler) {
@@ -255,22 +258,22 @@ func TestWritesAreGathered(t *testing.T) {
 		f.clock.SetTime(f.clock.Now().Add(time.Second))
 		result = f.reconcileNow()
 	}
-	f.wants("within the pause", map[string]string{"verticalscaler": "\nweb app,1,,,\n"}, 0)
+	f.wants("within the pause", map[string]string{"verticalscaler": "\nweb/5 app,1,,,\n"}, 0)
 	if result.RequeueAfter != pause-4*time.Second {
 		t.Errorf("again in %s", result.RequeueAfter)
 	}
 	f.clock.SetTime(f.clock.Now().Add(result.RequeueAfter))
 	f.reconcileNow()
-	f.wants("after it", map[string]string{"verticalscaler": "\nweb app,5,,,\n"}, 1)
+	f.wants("after it", map[string]string{"verticalscaler": "\nweb/5 app,5,,,\n"}, 1)
 }
 
 // A namespace that is too large for one object has several. A line stays, or is written elsewhere before it is removed, so
 // that every Deployment has its size after any write.
 func TestALargeNamespaceHasSeveralObjects(t *testing.T) {
 	f := newFixture(t, scalerOf("a", "1"), scalerOf("b", "2"), scalerOf("d", "4"), scalerOf("e", "5"))
-	f.Longest = 25 // two lines
+	f.Longest = 29 // two lines
 	f.reconcile()
-	f.wants("at first", map[string]string{"verticalscaler": "\na app,1,,,\nb app,2,,,\n", "verticalscaler-2": "\nd app,4,,,\ne app,5,,,\n"}, 2)
+	f.wants("at first", map[string]string{"verticalscaler": "\na/5 app,1,,,\nb/5 app,2,,,\n", "verticalscaler-2": "\nd/5 app,4,,,\ne/5 app,5,,,\n"}, 2)
 
 	// always makes one write after the other, and looks at the Deployments after each.
 	always := func(names ...string) {
@@ -281,7 +284,7 @@ func TestALargeNamespaceHasSeveralObjects(t *testing.T) {
 			_, _ = f.Reconcile(t.Context(), request("shop"))
 			all := strings.Join(slices.Collect(maps.Values(f.sizes())), "")
 			for _, name := range names {
-				if !strings.Contains(all, "\n"+name+" app,") {
+				if !strings.Contains(all, "\n"+name+"/5 app,") {
 					t.Errorf("Deployment %s has lost its size: %q", name, all)
 				}
 			}
@@ -292,7 +295,7 @@ func TestALargeNamespaceHasSeveralObjects(t *testing.T) {
 	always("a", "b", "d", "e")
 	f.writes = 0
 	f.wants("with one more", map[string]string{
-		"verticalscaler": "\na app,1,,,\nb app,2,,,\n", "verticalscaler-2": "\nd app,4,,,\ne app,5,,,\n", "verticalscaler-3": "\nc app,3,,,\n",
+		"verticalscaler": "\na/5 app,1,,,\nb/5 app,2,,,\n", "verticalscaler-2": "\nd/5 app,4,,,\ne/5 app,5,,,\n", "verticalscaler-3": "\nc/5 app,3,,,\n",
 	}, 0)
 	f.edit("a", func(s *v1beta1.VerticalScaler) {
 		s.Status.NewPods.Containers[0].Requests.CPU = new(resource.MustParse("1001m"))
@@ -300,14 +303,74 @@ func TestALargeNamespaceHasSeveralObjects(t *testing.T) {
 	always("a", "b", "c", "d", "e")
 	f.writes = 0
 	f.wants("with a longer line", map[string]string{
-		"verticalscaler": "\na app,1001m,,,\n", "verticalscaler-2": "\nd app,4,,,\ne app,5,,,\n", "verticalscaler-3": "\nb app,2,,,\nc app,3,,,\n",
+		"verticalscaler": "\na/5 app,1001m,,,\n", "verticalscaler-2": "\nd/5 app,4,,,\ne/5 app,5,,,\n", "verticalscaler-3": "\nb/5 app,2,,,\nc/5 app,3,,,\n",
 	}, 0)
 	for _, name := range []string{"a", "d"} {
 		must.Succeed(t, f.Client.Delete(t.Context(), &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}))
 	}
 	always("b", "c", "e")
 	f.writes = 0
-	f.wants("with fewer", map[string]string{"verticalscaler-2": "\ne app,5,,,\n", "verticalscaler-3": "\nb app,2,,,\nc app,3,,,\n"}, 0)
+	f.wants("with fewer", map[string]string{"verticalscaler-2": "\ne/5 app,5,,,\n", "verticalscaler-3": "\nb/5 app,2,,,\nc/5 app,3,,,\n"}, 0)
+}
+
+// Whatever changes at once, and whichever write fails, no write takes away the line of a Deployment that has one.
+func TestNoWriteTakesALineAway(t *testing.T) {
+	seeds := 100
+	if testing.Short() {
+		seeds = 10
+	}
+	for i := range seeds {
+		seed := uint64(90 - i)
+		random := rand.New(rand.NewPCG(seed, 5))
+		f := newFixture(t)
+		f.Longest = 60 + random.IntN(60)
+		scalers := sets.New[string]()
+		for round := range 12 {
+			kept := f.lines()
+			for range 1 + random.IntN(4) {
+				name := fmt.Sprintf("web-%d", random.IntN(12))
+				s := scalerOf(name, fmt.Sprint(1+random.IntN(2000), "m"))
+				switch {
+				case !scalers.Has(name):
+					must.Succeed(t, f.Client.Create(t.Context(), s))
+					scalers.Insert(name)
+				case random.IntN(3) == 0:
+					must.Succeed(t, f.Client.Delete(t.Context(), s))
+					scalers.Delete(name)
+					delete(kept, name)
+				default:
+					f.edit(name, func(stored *v1beta1.VerticalScaler) {
+						stored.Status.NewPods.Containers[0].ContainerName = strings.Repeat("x", 1+random.IntN(12))
+					})
+				}
+			}
+			for range 3 { // Each attempt ends at any write.
+				f.writes, f.most = 0, 1+random.IntN(3)
+				f.clock.SetTime(f.clock.Now().Add(pause))
+				_, _ = f.Reconcile(t.Context(), request("shop"))
+				now := f.lines()
+				for name := range kept {
+					if now[name] == "" {
+						t.Fatalf("seed %d, round %d: the line of %s is gone: %q", seed, round, name, f.sizes())
+					}
+				}
+			}
+			f.most = 0
+		}
+	}
+}
+
+// lines are the lines of all objects, by Deployment.
+func (f *fixture) lines() map[string]string {
+	out := map[string]string{}
+	for _, text := range f.sizes() {
+		for line := range strings.Lines(text) {
+			if name := admission.DeploymentOf(line); name != "" {
+				out[name] = line
+			}
+		}
+	}
+	return out
 }
 
 func TestWhatTheAPIServerRefuses(t *testing.T) {
@@ -322,7 +385,7 @@ func TestWhatTheAPIServerRefuses(t *testing.T) {
 		"one that is there": {apierrors.NewAlreadyExists(sizes, "verticalscaler"), 50 * time.Millisecond},
 	} {
 		f := newFixture(t, scalerOf("web", "1"), &v1beta1.NewPodSizes{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "verticalscaler", Labels: Labels()}, Spec: v1beta1.NewPodSizesSpec{Deployments: "\nold app,1,,,\n"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "verticalscaler", Labels: Labels()}, Spec: v1beta1.NewPodSizesSpec{Deployments: "\nold/5 app,1,,,\n"},
 		})
 		f.fails = tc.err
 		if result := f.reconcile(); result.RequeueAfter != tc.want {

@@ -218,9 +218,13 @@ func (s *fixture) member(deployment string) (time.Duration, error) {
 	return result.RequeueAfter, err
 }
 
-// policy reconciles a policy such as "shop/p" or "fleet" from the cache.
+// policy reconciles a policy such as "fleet", or those of the namespace of "shop/p", from the cache.
 func (s *fixture) policy(name string) (time.Duration, error) {
-	result, err := s.reconciler.Reconcile(s.Context(), reconcile.Request{NamespacedName: keyOf(name)})
+	key := keyOf(name)
+	if key.Namespace != "" {
+		key.Name = ""
+	}
+	result, err := s.reconciler.Reconcile(s.Context(), reconcile.Request{NamespacedName: key})
 	return result.RequeueAfter, err
 }
 
@@ -241,9 +245,16 @@ func (s *fixture) settle() {
 			s.must(err)
 		}
 		s.sync()
+		done := map[types.NamespacedName]bool{}
 		for _, key := range all.keys {
-			_, err := s.policy(strings.TrimPrefix(key.String(), "/"))
-			s.must(err)
+			if key.Namespace != "" {
+				key.Name = ""
+			}
+			if !done[key] {
+				_, err := s.policy(strings.TrimPrefix(key.String(), "/"))
+				s.must(err)
+			}
+			done[key] = true
 		}
 		if len(s.writes) == before {
 			return

@@ -153,7 +153,7 @@ func (r members) wanted(ctx context.Context, all policies, key types.NamespacedN
 	if err != nil || namespace.Terminating {
 		return nil, err
 	}
-	return fleet.Choose(all.valid, deployment, namespace), nil
+	return all.choose(deployment, namespace), nil
 }
 
 // removal deletes a scaler that no policy wants. Its policy may be unknown only because the cache is old.

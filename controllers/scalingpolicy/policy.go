@@ -8,10 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -30,10 +32,14 @@ type scope struct {
 	status *v1beta1.ScalingPolicyStatus
 	now    time.Time
 
-	// policy is nil if invalid is set.
+	// policy is nil if it selects nothing, or may not.
 	policy *fleet.Policy
 	// invalid is the error of a selector that cannot be parsed.
 	invalid error
+	// isSurplus is true if too many older policies are in the namespace.
+	isSurplus bool
+	// targets are the Deployments of the namespace, or of all.
+	targets []target
 	// forbidden lists the rights that the operator lacks, and how to grant them.
 	forbidden string
 	// isPaused is true if an annotation pauses the policy.
@@ -77,27 +83,66 @@ var errOldCache = errors.New("the cache is older than the last write")
 // phase is one step of a reconcile. It returns done if the later phases must not run.
 type phase func(ctx context.Context, s *scope) (done bool, err error)
 
-// Reconcile counts the selected Deployments, promotes scalers and writes the status. The namespace of
-// the request is empty for a ClusterScalingPolicy.
+// Reconcile counts the selected Deployments, promotes scalers and writes the status of each policy. A request has the name
+// of a ClusterScalingPolicy, or the namespace of ScalingPolicies, which share what is read.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	s, err := r.read(ctx, request.NamespacedName)
-	if err != nil || s == nil {
+	all, err := r.policies(ctx, request.Namespace)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
+	var targets []target
+	if r.Forbidden == "" {
+		if targets, err = r.targets(ctx, request.Namespace, all); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	var result reconcile.Result
+	var errs []error
+	for _, key := range r.keysOf(request, all) {
+		after, err := r.reconcile(ctx, key, all, targets)
+		errs = append(errs, err)
+		if after > 0 && (result.RequeueAfter == 0 || after < result.RequeueAfter) {
+			result.RequeueAfter = after
+		}
+	}
+	return result, errors.Join(errs...)
+}
+
+// keysOf are the policies of a request, with those that have been deleted since the last one.
+func (r *Reconciler) keysOf(request reconcile.Request, all policies) []types.NamespacedName {
+	if request.Name != "" {
+		return []types.NamespacedName{request.NamespacedName}
+	}
+	now := slices.DeleteFunc(slices.Clone(all.keys), func(key types.NamespacedName) bool { return key.Namespace == "" })
+	last, _ := r.known.Swap(request.Namespace, now)
+	if len(now) == 0 {
+		r.known.Delete(request.Namespace)
+	}
+	before, _ := last.([]types.NamespacedName)
+	return sets.New(slices.Concat(before, now)...).UnsortedList()
+}
+
+// reconcile reconciles one policy, and returns when to do it again.
+func (r *Reconciler) reconcile(ctx context.Context, key types.NamespacedName, all policies, targets []target) (after time.Duration, err error) {
+	s, err := r.read(ctx, key)
+	if err != nil || s == nil {
+		return 0, err
+	}
+	s.targets, s.isSurplus = targets, all.surplus.Has(s.object.GetUID())
 	if err := r.run(ctx, s); err != nil {
 		if apierrors.IsConflict(err) || errors.Is(err, errOldCache) {
-			return reconcile.Result{RequeueAfter: r.conflict.Delay(request.NamespacedName)}, nil
+			return r.conflict.Delay(key), nil
 		}
-		return reconcile.Result{}, err
+		return 0, err
 	}
-	r.conflict.Forget(request.NamespacedName)
-	after := r.ResyncPeriod
+	r.conflict.Forget(key)
+	after = r.ResyncPeriod
 	for _, sooner := range []time.Duration{s.requeueAfter, s.promotion.LookAgain} {
 		if sooner > 0 {
 			after = min(after, max(sooner, pause))
 		}
 	}
-	return reconcile.Result{RequeueAfter: after}, nil
+	return after, nil
 }
 
 // run runs the phases in order, and then writes the status.
@@ -124,6 +169,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*scope
 	s.status = fleet.ViewOf(s.object).Status
 	if err := r.Cached.Get(ctx, key, s.object); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.parsed.Delete(key)
 			r.written.Forget(key)
 			r.writtenAt.Delete(key)
 			r.conflict.Forget(key)
@@ -146,36 +192,54 @@ func (r *Reconciler) checkRights(_ context.Context, s *scope) (done bool, err er
 	return r.Forbidden != "", nil
 }
 
-// checkSelectors is a phase: a policy whose selectors cannot be parsed selects nothing, and keeps its scalers.
+// checkSelectors is a phase: a policy whose selectors cannot be parsed, or that is one too many, selects nothing, and keeps
+// its scalers.
 func (r *Reconciler) checkSelectors(_ context.Context, s *scope) (done bool, err error) {
-	s.policy, s.invalid = fleet.Read(s.object, r.OwnNamespace)
-	return s.invalid != nil, nil
+	if !s.isSurplus {
+		s.policy, s.invalid = r.parse(s.object)
+	}
+	return s.policy == nil, nil
+}
+
+// target is a Deployment that policies may select.
+type target struct {
+	deployment *fleet.Deployment
+	namespace  *fleet.Namespace
+	scalers    fleet.Scalers
+	// sizedBy is the policy that sizes it, or none.
+	sizedBy []*fleet.Policy
+}
+
+// targets reads the Deployments of a namespace, or of all.
+func (r *Reconciler) targets(ctx context.Context, namespace string, all policies) (out []target, err error) {
+	scalers, err := r.scalersBy(ctx, client.InNamespace(namespace))
+	if err != nil {
+		return nil, err
+	}
+	namespaces := map[string]*fleet.Namespace{}
+	for _, d := range r.Deployments.All(namespace) {
+		if namespaces[d.Namespace] == nil {
+			if namespaces[d.Namespace], err = r.namespace(ctx, d.Namespace); err != nil {
+				return nil, err
+			}
+		}
+		t := target{deployment: d, namespace: namespaces[d.Namespace], scalers: scalers[d.Key()]}
+		if p := all.choose(d, t.namespace); p != nil {
+			t.sizedBy = []*fleet.Policy{p}
+		}
+		out = append(out, t)
+	}
+	return out, nil
 }
 
 // count is a phase: it looks at all Deployments that the policy selects.
-func (r *Reconciler) count(ctx context.Context, s *scope) (done bool, err error) {
+func (r *Reconciler) count(_ context.Context, s *scope) (done bool, err error) {
 	s.isPaused = s.policy.IsPaused()
-	all, err := r.policies(ctx, s.object.GetNamespace())
-	if err != nil {
-		return false, err
-	}
-	scalers, err := r.scalersBy(ctx, client.InNamespace(s.object.GetNamespace()))
-	if err != nil {
-		return false, err
-	}
 	s.scalers = map[types.NamespacedName]*v1beta1.VerticalScaler{}
-	namespaces := map[string]*fleet.Namespace{}
 	var members []fleet.Member
-	for _, deployment := range r.Deployments.All(s.object.GetNamespace()) {
-		key := deployment.Key()
-		namespace := namespaces[key.Namespace]
-		if namespace == nil {
-			if namespace, err = r.namespace(ctx, key.Namespace); err != nil {
-				return false, err
-			}
-			namespaces[key.Namespace] = namespace
-		}
-		member, ok := fleet.MemberOf(s.policy, all.valid, deployment, namespace, scalers[key], r.rejection(key))
+	for _, t := range s.targets {
+		key := t.deployment.Key()
+		member, ok := fleet.MemberOf(s.policy, t.sizedBy, t.deployment, t.namespace, t.scalers, r.rejection(key))
 		if !ok {
 			continue
 		}
@@ -263,7 +327,7 @@ func (r *Reconciler) promote(ctx context.Context, s *scope) (done bool, err erro
 		s.lookAgainIn(frozenRetry) // The end of the freeze sends no event.
 	}
 	if promoted > 0 {
-		log.FromContext(ctx).Info("Promoted scalers", "scalers", promoted, "updateMode", s.policy.Rules.Template.UpdatePolicy.UpdateMode)
+		log.FromContext(ctx).Info("Promoted scalers", "policy", s.policy.String(), "scalers", promoted, "updateMode", s.policy.Rules.Template.UpdatePolicy.UpdateMode)
 		s.lookAgainIn(pause) // They count as verifying then.
 	}
 	return false, errors.Join(errs...)

@@ -7,13 +7,14 @@
 // Two controllers share this work. The one of members (member.go) has a request for each Deployment: it decides
 // which policy sizes the Deployment, and creates or updates its scaler. An event of a Deployment, a namespace, a
 // scaler or a policy becomes requests for the affected Deployments. Each costs the same in a fleet of any size.
-// The one of policies (policy.go) has a request for each policy: it counts all members, promotes scalers, and
-// writes the status once. It runs at most once a second.
+// The one of policies (policy.go) has a request for each ClusterScalingPolicy, and one for all ScalingPolicies of a
+// namespace: it counts all members, promotes scalers, and writes each status once. It runs at most once a second.
 //
 // The pure package fleet decides; this package does the I/O.
 package scalingpolicy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -74,6 +76,10 @@ type Reconciler struct {
 	conflict          queue.Conflicts
 	// writtenAt is the time of the last status write, by name of the policy.
 	writtenAt sync.Map
+	// parsed has the last version of each policy: a parsed, by name of the policy.
+	parsed sync.Map
+	// known has the names of a namespace's ScalingPolicies at the last reconcile: []types.NamespacedName.
+	known sync.Map
 	// lookUpPolicies triggers the policies that are found; nil before their controller starts.
 	lookUpPolicies atomic.Pointer[func(queue.Find)]
 }
@@ -83,12 +89,15 @@ const rejectedRetry = time.Minute
 
 // policies are the served policies, by state.
 type policies struct {
-	// valid are the policies that select Deployments.
-	valid []*fleet.Policy
-	// byUID are all of them. A policy whose selectors cannot be parsed, or that is being deleted, is nil.
+	// valid are the policies that select Deployments, by namespace. Those of the cluster have none.
+	valid map[string][]*fleet.Policy
+	// byUID are all of them. A policy that selects nothing is nil: its selectors cannot be parsed, it is being deleted, or
+	// too many older ones are in its namespace.
 	byUID map[types.UID]*fleet.Policy
 	// keys are the keys of all policies.
 	keys []types.NamespacedName
+	// surplus are the policies with too many older ones in their namespace.
+	surplus sets.Set[types.UID]
 }
 
 // of is the policy that controls a scaler. exists is false if there is no such policy; policy is nil if it
@@ -98,15 +107,28 @@ func (p policies) of(s *v1beta1.VerticalScaler) (policy *fleet.Policy, exists bo
 	return policy, exists
 }
 
+// choose returns the policy that sizes a Deployment; nil if none does. Those of its namespace come first.
+func (p policies) choose(d *fleet.Deployment, namespace *fleet.Namespace) *fleet.Policy {
+	return cmp.Or(fleet.Choose(p.valid[d.Namespace], d, namespace), fleet.Choose(p.valid[metav1.NamespaceNone], d, namespace))
+}
+
 // policies reads the policies that can select Deployments of a namespace, or all if it is empty.
 func (r *Reconciler) policies(ctx context.Context, namespace string) (policies, error) {
-	out := policies{byUID: map[types.UID]*fleet.Policy{}}
+	out := policies{valid: map[string][]*fleet.Policy{}, byUID: map[types.UID]*fleet.Policy{}, surplus: sets.New[types.UID]()}
 	var some v1beta1.ScalingPolicyList
 	if err := r.Cached.List(ctx, &some, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return out, fmt.Errorf("listing ScalingPolicies: %w", err)
 	}
+	byNamespace := map[string][]*v1beta1.ScalingPolicy{}
 	for i := range some.Items {
-		r.add(&out, &some.Items[i])
+		p := &some.Items[i]
+		byNamespace[p.Namespace] = append(byNamespace[p.Namespace], p)
+	}
+	for _, all := range byNamespace {
+		fleet.OldestFirst(all)
+		for i, p := range all {
+			r.add(&out, p, i >= fleet.MaxPolicies)
+		}
 	}
 	if !r.ServesCluster {
 		return out, nil
@@ -116,21 +138,45 @@ func (r *Reconciler) policies(ctx context.Context, namespace string) (policies, 
 		return out, fmt.Errorf("listing ClusterScalingPolicies: %w", err)
 	}
 	for i := range all.Items {
-		r.add(&out, &all.Items[i])
+		r.add(&out, &all.Items[i], false)
 	}
 	return out, nil
 }
 
-func (r *Reconciler) add(to *policies, object client.Object) {
+func (r *Reconciler) add(to *policies, object client.Object, isSurplus bool) {
 	to.byUID[object.GetUID()] = nil
 	to.keys = append(to.keys, client.ObjectKeyFromObject(object))
-	if object.GetDeletionTimestamp() != nil {
+	if isSurplus {
+		to.surplus.Insert(object.GetUID())
+	}
+	if isSurplus || object.GetDeletionTimestamp() != nil {
 		return
 	}
-	if policy, err := fleet.Read(object, r.OwnNamespace); err == nil { // The status of the policy reports the error.
+	if policy, err := r.parse(object); err == nil { // The status of the policy reports the error.
 		to.byUID[object.GetUID()] = policy
-		to.valid = append(to.valid, policy)
+		to.valid[object.GetNamespace()] = append(to.valid[object.GetNamespace()], policy)
 	}
+}
+
+// parsed is what parse returned for a version of a policy.
+type parsed struct {
+	version string
+	policy  *fleet.Policy
+	err     error
+}
+
+// parse parses each version of a policy once.
+func (r *Reconciler) parse(object client.Object) (*fleet.Policy, error) {
+	key := client.ObjectKeyFromObject(object)
+	found, _ := r.parsed.Load(key)
+	last, _ := found.(parsed)
+	if version := string(object.GetUID()) + "/" + object.GetResourceVersion(); last.version != version {
+		own, _ := object.DeepCopyObject().(client.Object) // not the list that it may be part of
+		policy, err := fleet.Read(own, r.OwnNamespace)
+		last = parsed{version, policy, err}
+		r.parsed.Store(key, last)
+	}
+	return last.policy, last.err
 }
 
 // namespace reads the policies' view of a namespace. Namespaces that may not be read have no labels.

@@ -122,11 +122,15 @@ func (r *Reconciler) setupMembers(mgr ctrl.Manager) error {
 	return building.Complete(members{r})
 }
 
-// setupPolicies builds the controller that has a request for each policy.
+// setupPolicies builds the controller that has a request for each ClusterScalingPolicy, and for the ScalingPolicies of each
+// namespace.
 func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
 	itself := queue.In(queue.Edit, &handler.EnqueueRequestForObject{})
+	ofNamespace := queue.In(queue.Edit, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, policy client.Object) []reconcile.Request {
+		return []reconcile.Request{request(policy.GetNamespace(), "")}
+	}))
 	building := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(queue.Options(1)).
-		WatchesRawSource(r.kind(&v1beta1.ScalingPolicy{}, itself, policyPredicate()))
+		WatchesRawSource(r.kind(&v1beta1.ScalingPolicy{}, ofNamespace, policyPredicate()))
 	if r.ServesCluster {
 		building.WatchesRawSource(r.kind(&v1beta1.ClusterScalingPolicy{}, itself, policyPredicate()))
 	}
@@ -211,12 +215,22 @@ func (r *Reconciler) notify(namespace string) {
 		return
 	}
 	(*lookUp)(func(ctx context.Context) (found []reconcile.Request, err error) {
-		all, err := r.policies(ctx, namespace)
-		if err != nil {
-			return nil, err
+		var some v1beta1.ScalingPolicyList
+		if err := r.Cached.List(ctx, &some, client.InNamespace(namespace), client.Limit(1), client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("looking for ScalingPolicies: %w", err)
 		}
-		for _, key := range all.keys {
-			found = append(found, reconcile.Request{NamespacedName: key})
+		if len(some.Items) > 0 {
+			found = append(found, request(namespace, ""))
+		}
+		if !r.ServesCluster {
+			return found, nil
+		}
+		var all v1beta1.ClusterScalingPolicyList
+		if err := r.Cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing ClusterScalingPolicies: %w", err)
+		}
+		for i := range all.Items {
+			found = append(found, request("", all.Items[i].Name))
 		}
 		return found, nil
 	})

@@ -69,7 +69,7 @@ func statusOf(s *scope) v1beta1.ScalingPolicyStatus {
 	now := []metav1.Condition{
 		conditions.New(v1beta1.ConditionReady, !state.isStalled, state.reason, state.message), reconciling(s, state), stalled(state),
 	}
-	if s.forbidden == "" && s.invalid == nil {
+	if s.policy != nil {
 		status.Summary = s.survey.Summary(s.promoted())
 		status.Selected, status.Scaled = int32(s.survey.Selected), int32(s.survey.Scaled)
 		status.Skipped, status.States, status.UnsizedNewPods, status.Savings = s.survey.Skipped, s.survey.States, s.survey.UnsizedNewPods, s.survey.Savings
@@ -131,13 +131,17 @@ type state struct {
 	reason, message string
 }
 
+const selectsNothing = ". The policy selects nothing, and its scalers stay as they are"
+
 // stateOf is the first of these that is true.
 func stateOf(s *scope) state {
 	switch {
 	case s.forbidden != "":
 		return state{true, v1beta1.ReasonForbidden, s.forbidden}
+	case s.isSurplus:
+		return state{true, v1beta1.ReasonTooManyPolicies, fmt.Sprintf("Namespace %s has more than %d ScalingPolicies, and this one is not among the oldest: delete policies", s.object.GetNamespace(), fleet.MaxPolicies) + selectsNothing}
 	case s.invalid != nil:
-		return state{true, v1beta1.ReasonInvalidSelector, s.invalid.Error() + ". The policy selects nothing, and its scalers stay as they are"}
+		return state{true, v1beta1.ReasonInvalidSelector, s.invalid.Error() + selectsNothing}
 	case s.isPaused:
 		return state{false, v1beta1.ReasonPaused, pauseMessage(s)}
 	case s.survey.Rejected != "":

@@ -54,7 +54,7 @@ func TestAFreezeIsSeenRightBeforeEachWrite(t *testing.T) {
 			}
 			return c.Get(ctx, key, o, options...)
 		},
-	}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", UID: "web", ResourceVersion: "7"}})
+	}, admission.Policy(), admission.Binding(), sizes("\ncheckout/5 @;app,100m,,,\n"), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", UID: "web", ResourceVersion: "7"}})
 	r.Clock = clocktesting.NewFakePassiveClock(noon)
 	restore := func(s *scope, uid types.UID, containers ...v1beta1.OriginalContainerResources) error {
 		return r.restore(t.Context(), s.scaler, &v1beta1.OriginalResources{DeploymentName: "owned", UID: uid, Containers: containers})
@@ -121,7 +121,7 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 					asked = append(asked, body.(*policyv1.Eviction))
 					return nil
 				},
-			}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"))
+			}, admission.Policy(), admission.Binding(), sizes("\ncheckout/5 @;app,100m,,,\n"))
 			r.Clock = clocktesting.NewFakePassiveClock(noon)
 			s := sizing(withUpdate(evicting))
 			s.observation.situation.Deployment.UID = "web"
@@ -181,7 +181,7 @@ func TestAPodIsEvictedForCPUOnABusyNode(t *testing.T) {
 	source := &nodeCPU{millis: map[string]int64{"busy": 3900, "idle": 400}, clock: clock}
 	r := apiServer(t, interceptor.Funcs{SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
 		return nil
-	}}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"))
+	}}, admission.Policy(), admission.Binding(), sizes("\ncheckout/5 @;app,100m,,,\n"))
 	r.Clock, r.Pressure = clock, &pressure.Nodes{Source: source, Allocatable: func(string) int64 { return 4000 }, Clock: clock}
 	stays := plan.Waiting.Because(v1beta1.ReasonDeferred, "it stays")
 	choose := func(ifBusy bool, nodes ...string) (chosen plan.Evict, message string) {

@@ -136,7 +136,7 @@ func TestTheFallbackOfAScalerThatNamesNone(t *testing.T) {
 				return tc.answer
 			}
 			return c.Get(ctx, key, into, options...)
-		}}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"))
+		}}, admission.Policy(), admission.Binding(), sizes("\ncheckout/5 @;app,100m,,,\n"))
 		r.Fallback = v1beta1.FallbackRecreate
 		s := sizing(withUpdate(tc.update))
 		s.policy = r.policyOf(s.scaler, s.observation.situation.Deployment)
@@ -162,18 +162,18 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 		want    string
 		message string
 	}{
-		"refused":                          {refused, "\nother app,1,,,\n", nil, "False QuotaExceeded", "previous size or start as in the pod template"},
-		"refused before a freeze":          {refused, "\nother app,1,,,\n", (*scope).hold, "False QuotaExceeded", "exceeded quota in shop"},
+		"refused":                          {refused, "\nother/5 app,1,,,\n", nil, "False QuotaExceeded", "previous size or start as in the pod template"},
+		"refused before a freeze":          {refused, "\nother/5 app,1,,,\n", (*scope).hold, "False QuotaExceeded", "exceeded quota in shop"},
 		"refused, and written before":      {refused, "\n" + line + "\n", nil, "True Applied", "until its pods are healthy with them"},
 		"not written yet, and not refused": {accepted, "\n", nil, "True Applied", ""},
-		"not removed":                      {refused, "\nother app,1,,,\ncheckout app,9,,,\n", nothingSized, "False QuotaExceeded", "size that no longer applies"},
-		"not removed yet, and not refused": {accepted, "\ncheckout app,9,,,\n", nothingSized, " ", ""},
-		"removed before":                   {refused, "\ncheckout-2 app,9,,,\n", nothingSized, " ", ""},
-		"not removed, and turned off": {refused, "\ncheckout app,9,,,\n", func(s *scope) {
+		"not removed":                      {refused, "\nother/5 app,1,,,\ncheckout/5 app,9,,,\n", nothingSized, "False QuotaExceeded", "size that no longer applies"},
+		"not removed yet, and not refused": {accepted, "\ncheckout/5 app,9,,,\n", nothingSized, " ", ""},
+		"removed before":                   {refused, "\ncheckout-2/5 app,9,,,\n", nothingSized, " ", ""},
+		"not removed, and turned off": {refused, "\ncheckout/5 app,9,,,\n", func(s *scope) {
 			s.scaler.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsAsTemplate
 			s.replan()
 		}, "False QuotaExceeded", "size that no longer applies"},
-		"of the scaler before it": {refused, "\ncheckout app,9,,,\n", func(s *scope) {
+		"of the scaler before it": {refused, "\ncheckout/5 app,9,,,\n", func(s *scope) {
 			s.scaler.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsAsTemplate
 			s.standing = precedence.Standing{Winner: "first"}
 		}, " ", ""},
@@ -309,7 +309,7 @@ func TestWhoseRecordedSizesNewPodsKeep(t *testing.T) {
 
 // No pod is evicted unless the policy, its binding and the size are there, and the API server is asked again before.
 func TestAnEvictionNeedsTheSizeOfTheNextPod(t *testing.T) {
-	const line = "\ncheckout @;app,100m,,,\n"
+	const line = "\ncheckout/5 @;app,100m,,,\n"
 	both := []client.Object{admission.Policy(), admission.Binding()}
 	for name, tc := range map[string]struct {
 		objects []client.Object
@@ -317,7 +317,7 @@ func TestAnEvictionNeedsTheSizeOfTheNextPod(t *testing.T) {
 	}{
 		"all is there":        {append(both[:2:2], sizes(line)), true},
 		"the size is gone":    {both, false},
-		"it is another one":   {append(both[:2:2], sizes("\ncheckout @;app,200m,,,\n")), false},
+		"it is another one":   {append(both[:2:2], sizes("\ncheckout/5 @;app,200m,,,\n")), false},
 		"the policy is gone":  {[]client.Object{admission.Binding(), sizes(line)}, false},
 		"the binding is gone": {[]client.Object{admission.Policy(), sizes(line)}, false},
 	} {
@@ -336,7 +336,7 @@ func TestAnEvictionNeedsTheSizeOfTheNextPod(t *testing.T) {
 
 // The time that the API server has had begins when the size is written down, and again with another size.
 func TestSizesCountFromTheirPublication(t *testing.T) {
-	r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding(), sizes("\ncheckout @;app,100m,,,\n"))
+	r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding(), sizes("\ncheckout/5 @;app,100m,,,\n"))
 	pass := func(at time.Time, cpu int64) (since time.Time) {
 		t.Helper()
 		vs := withUpdate(evicting)
@@ -361,7 +361,7 @@ func TestSizesCountFromTheirPublication(t *testing.T) {
 		t.Errorf("before another size is published: since %s", got)
 	}
 	must.Succeed(t, r.Client.Delete(t.Context(), sizes("")))
-	must.Succeed(t, r.Client.Create(t.Context(), sizes("\ncheckout @;app,200m,,,\n")))
+	must.Succeed(t, r.Client.Create(t.Context(), sizes("\ncheckout/5 @;app,200m,,,\n")))
 	if got := pass(noon.Add(3*time.Minute), 200); !got.Equal(noon.Add(3 * time.Minute)) {
 		t.Errorf("after that: published since %s", got)
 	}

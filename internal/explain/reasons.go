@@ -158,6 +158,7 @@ var Reasons = []Reason{
 	// Policies, and the scalers that they have created.
 	{v1beta1.ReasonNoDeployments, "The policy selects no Deployment.", Fine, "No action needed if that is intended. Otherwise correct the selectors, or the labels of Deployments and namespaces."},
 	{v1beta1.ReasonInvalidSelector, "A selector of the policy cannot be parsed. It selects nothing, and its scalers stay as they are.", ByUser, "Correct the selector that the message names."},
+	{v1beta1.ReasonTooManyPolicies, "The namespace has more than 64 ScalingPolicies, and this one is not among the oldest. It selects nothing, and its scalers stay as they are.", ByUser, "Delete policies of the namespace. One policy can select many Deployments."},
 	{v1beta1.ReasonCreatingScalers, "Scalers of selected Deployments are being created, changed or deleted.", ByItself, "Wait: the operator is busy with them. If it stays, see its log."},
 	{v1beta1.ReasonScalersRejected, "The API server refuses scalers of the policy, often because of a quota, webhook or admission policy.", ByUser, "Change the rule that the message names, or the template of the policy, or exclude the Deployments."},
 	{v1beta1.ReasonEnoughEvidence, "Usage shows that the recommendations would have been enough. The scaler can be promoted.", ByItself, "Wait for its turn: a few scalers of the policy are verified at the same time (rollout.maxConcurrentPercent)."},

@@ -121,7 +121,7 @@ type Promotion struct {
 	// HarmedExamples are the last three of them, the last one first.
 	HarmedExamples []types.NamespacedName
 
-	// Halts are the halts of the promotion: of the whole policy first, then by namespace.
+	// Halts are the halts of the promotion for the status: of the whole policy first, then the newest ones.
 	Halts []Halt
 
 	// Reason and Message are for the condition Promoting. They change only if a count does.
@@ -147,19 +147,20 @@ type Promotion struct {
 // each namespace once: one tenant cannot halt the fleet.
 //
 // Only harm of the last HarmWindow counts. known are the halts found before. They stay until Resumed is t or later, also
-// if the scalers change.
+// if the scalers change. That of a namespace ends with its last scaler.
 func Promote(r Rollout, known []Halt, all []Candidate, now time.Time) Promotion {
 	p := counted(r, all, now)
-	p.Halts = haltsOf(r, known, all, now)
+	halts := haltsOf(r, known, all, now)
+	p.Halts = halts[:min(len(halts), maxHalts)]
 	if len(all) == 0 {
 		p.Reason, p.Message = v1beta1.ReasonNoDeployments, "The policy has no scalers to promote"
 		return p
 	}
-	p.Promote = next(r, p.Halts, all, now, r.Limit(len(all))-p.Verifying)
-	if len(p.Halts) > 0 {
-		p.Reason, p.Message = v1beta1.ReasonPromotionHalted, p.Halts[0].Message
-		if more := len(p.Halts) - 1; more > 0 {
-			p.Message += fmt.Sprintf(". %d more in status.rollout.halts", more)
+	p.Promote = next(r, halts, all, now, r.Limit(len(all))-p.Verifying)
+	if len(halts) > 0 {
+		p.Reason, p.Message = v1beta1.ReasonPromotionHalted, halts[0].Message
+		if more := len(halts) - 1; more > 0 {
+			p.Message += fmt.Sprintf(". %d more: see status.rollout.halts", more)
 		}
 		return p
 	}
@@ -251,7 +252,7 @@ func compareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// maxHalts is the number of halted namespaces above which the whole policy halts.
+// maxHalts is the largest number of halts in the status.
 const maxHalts = 16
 
 // Halt is that promotion has halted.
@@ -268,10 +269,11 @@ func isHalted(halts []Halt, namespace string) bool {
 	return slices.ContainsFunc(halts, func(h Halt) bool { return h.Namespace == namespace })
 }
 
-// haltsOf are the known halts that have not been resumed, and those by recent harm.
+// haltsOf are the known halts that have not been resumed, and those by recent harm, in the order of Promotion.Halts.
 func haltsOf(r Rollout, known []Halt, all []Candidate, now time.Time) (halts []Halt) {
 	for _, h := range known {
-		if h.Since.After(r.Resumed) {
+		hasScalers := h.Namespace == "" || slices.ContainsFunc(all, func(c Candidate) bool { return c.Key.Namespace == h.Namespace })
+		if h.Since.After(r.Resumed) && hasScalers {
 			halts = append(halts, h)
 		}
 	}
@@ -293,13 +295,9 @@ func haltsOf(r Rollout, known []Halt, all []Candidate, now time.Time) (halts []H
 			halts = append(halts, h)
 		}
 	}
-	slices.SortStableFunc(halts, func(a, b Halt) int { return cmp.Compare(a.Namespace, b.Namespace) })
-	if len(halts) > maxHalts {
-		if !isHalted(halts, "") {
-			halts = slices.Insert(halts, 0, Halt{Since: halts[0].Since, Message: fmt.Sprintf("Promotion has halted in more than %d namespaces, the first of which says: %s", maxHalts, halts[0].Message)})
-		}
-		halts = halts[:maxHalts]
-	}
+	slices.SortFunc(halts, func(a, b Halt) int {
+		return cmp.Or(min(len(a.Namespace), 1)-min(len(b.Namespace), 1), b.Since.Compare(a.Since), cmp.Compare(a.Namespace, b.Namespace))
+	})
 	return halts
 }
 

@@ -238,14 +238,46 @@ func TestOneTenantHaltsNobodyElse(t *testing.T) {
 			t.Errorf("%d tenants: %v are promoted", tenants, p.Promote)
 		}
 	}
-	// Among very many that do no harm, the number of halted namespaces alone halts the policy.
-	for others, want := range map[int]string{0: "32 of the 96 scalers", 5000: "Promotion has halted in more than 16 namespaces"} {
-		all := scalersOf("others", others, promotedAgo(2*time.Hour, 0))
-		for i := range 2 * maxHalts {
-			all = append(all, scalersOf(fmt.Sprintf("tenant-%d", i), 3, promotedAgo(2*time.Hour, 3))...)
-		}
-		if p := Promote(defaults(), nil, all, promotionNow); len(p.Halts) != maxHalts || p.Halts[0].Namespace != "" || !strings.HasPrefix(p.Message, want) {
-			t.Errorf("%d halts, the first one of %q: %s", len(p.Halts), p.Halts[0].Namespace, p.Message)
+}
+
+// Each of many halted namespaces waits alone. The status lists the newest halts.
+func TestManyHaltedNamespacesDoNotHaltOthers(t *testing.T) {
+	const tenants = 2 * maxHalts
+	all := append(scalersOf("others", 5000, promotedAgo(50*time.Hour, 0)), scalersOf("waiting", 10, ready)...)
+	for i := range tenants { // The later ones did harm earlier.
+		name := fmt.Sprintf("tenant-%02d", i)
+		all = append(all, scalersOf(name, 3, promotedAgo(time.Duration(i+2)*time.Hour, 3))...)
+		all = append(all, scalersOf(name, 1, ready)...)
+	}
+	p := Promote(defaults(), nil, all, promotionNow)
+	if len(p.Halts) != maxHalts || p.Halts[0].Namespace != "tenant-00" || p.Halts[maxHalts-1].Namespace != "tenant-15" {
+		t.Errorf("status lists %+v, want the newest %d", p.Halts, maxHalts)
+	}
+	if want := ". 31 more: see status.rollout.halts"; !strings.HasSuffix(p.Message, want) {
+		t.Errorf("message %q, want the suffix %q", p.Message, want)
+	}
+	if len(p.Promote) != 10 || slices.ContainsFunc(p.Promote, func(key types.NamespacedName) bool { return key.Namespace != "waiting" }) {
+		t.Errorf("%v are promoted, want all of the namespace waiting", p.Promote)
+	}
+	// With few others, the rule for the whole policy halts all.
+	if p := Promote(defaults(), nil, all[5000:], promotionNow); p.Halts[0].Namespace != "" || len(p.Halts) != maxHalts || len(p.Promote) > 0 {
+		t.Errorf("%d halts, the first one of %q; %d are promoted", len(p.Halts), p.Halts[0].Namespace, len(p.Promote))
+	}
+}
+
+// A halt ends when the last scaler of its namespace is gone. That of the whole policy stays.
+func TestAHaltEndsWithItsNamespace(t *testing.T) {
+	fleet := scalersOf("others", 500, promotedAgo(2*time.Hour, 0))
+	preview := scalersOf("preview", 4, promotedAgo(2*time.Hour, 3))
+	known := append([]Halt{{Since: ago(time.Hour), Message: "all"}}, Promote(defaults(), nil, slices.Concat(fleet, preview), promotionNow).Halts...)
+	for name, c := range map[string]struct {
+		left []Candidate
+		want int
+	}{
+		"one scaler is left": {slices.Concat(fleet, preview[3:]), 2}, "its scalers are deleted": {fleet, 1}, "all scalers are deleted": {nil, 1},
+	} {
+		if got := Promote(defaults(), known, c.left, promotionNow.Add(30*day)).Halts; !cmp.Equal(got, known[:c.want]) {
+			t.Errorf("%s: halts %+v, want %+v", name, got, known[:c.want])
 		}
 	}
 }

@@ -209,6 +209,16 @@ func Choose(policies []*Policy, d *Deployment, namespace *Namespace) (chosen *Po
 	return chosen
 }
 
+// MaxPolicies is the largest number of ScalingPolicies of a namespace that select Deployments.
+const MaxPolicies = 64
+
+// OldestFirst orders the ScalingPolicies of a namespace. Those behind MaxPolicies select nothing.
+func OldestFirst(policies []*v1beta1.ScalingPolicy) {
+	slices.SortFunc(policies, func(a, b *v1beta1.ScalingPolicy) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
 // Compare is below 0 if a comes before b when both select a Deployment.
 func Compare(a, b *Policy) int {
 	return cmp.Or(

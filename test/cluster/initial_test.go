@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -39,7 +40,7 @@ func (w *fixture) published() (names []string) {
 	must.Succeed(w, env.Client.List(w.Context(), &list, client.InNamespace(w.Namespace)))
 	for i := range list.Items {
 		for line := range strings.SplitSeq(strings.Trim(list.Items[i].Spec.Deployments, "\n"), "\n") {
-			name, _, _ := strings.Cut(line, " ")
+			name := admission.DeploymentOf(line)
 			names = append(names, name)
 		}
 	}

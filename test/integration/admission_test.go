@@ -35,21 +35,21 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 	sizes := &v1beta1.NewPodSizes{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1beta1.NewPodSizesName},
 		Spec: v1beta1.NewPodSizesSpec{Deployments: "\n" + strings.Join([]string{
-			"we app,9,9Gi,9,9Gi",
-			"web app,310m,640Mi,620m,1280Mi;log,,64Mi,,;side,20m,20Mi,40m,40Mi;gone,1,1Gi,,",
-			"web-canary app,1,1Gi,1,1Gi",
-			"mine @set;app,50m,640Mi,100m,1280Mi",
-			"theirs @other;app,50m,640Mi,100m,1280Mi;side,1,20Mi,2,40Mi",
-			"new @;app,1,64Mi,2,128Mi",
-			"garbage app,many,lots,,;log",
-			"short app",
-			"refused app,2,128Mi,1,256Mi",
+			"we/5 app,9,9Gi,9,9Gi",
+			"web/5 app,310m,640Mi,620m,1280Mi;log,,64Mi,,;side,20m,20Mi,40m,40Mi;gone,1,1Gi,,",
+			"web-canary/5 app,1,1Gi,1,1Gi",
+			"mine/5 @set;app,50m,640Mi,100m,1280Mi",
+			"theirs/5 @other;app,50m,640Mi,100m,1280Mi;side,1,20Mi,2,40Mi",
+			"new/5 @;app,1,64Mi,2,128Mi",
+			"garbage/5 app,many,lots,,;log",
+			"short/5 app",
+			"refused/5 app,2,128Mi,1,256Mi",
 		}, "\n") + "\n"},
 	}
 	create(t, sizes)
 	second := &v1beta1.NewPodSizes{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1beta1.NewPodSizesName + "-2"},
-		Spec:       v1beta1.NewPodSizesSpec{Deployments: "\nzebra app,77m,77Mi,78m,78Mi\n"},
+		Spec:       v1beta1.NewPodSizesSpec{Deployments: "\nzebra/5 app,77m,77Mi,78m,78Mi\n"},
 	}
 	create(t, second)
 	create(t, admission.Policy())
@@ -189,7 +189,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 		lines[long] = strings.Replace(lines[long], " ", " @other;", 1)
 		for i := range 800 {
 			name := fmt.Sprintf("a%0230d", i)
-			lines[name] = name + " @" + strings.Repeat("u", 36) + ";app,1,1Gi,1,1Gi;log,1,1Gi,1,1Gi"
+			lines[name] = name + "/5 @" + strings.Repeat("u", 36) + ";app,1,1Gi,1,1Gi;log,1,1Gi,1,1Gi"
 		}
 		texts := admission.Texts(lines, admission.MaxText)
 		sizes.Spec.Deployments = texts[0]

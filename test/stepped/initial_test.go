@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
@@ -32,7 +33,7 @@ func (w *fixture) published() (names []string) {
 	w.Helper()
 	for _, text := range w.sizeTexts() {
 		for line := range strings.SplitSeq(strings.Trim(text, "\n"), "\n") {
-			name, _, _ := strings.Cut(line, " ")
+			name := admission.DeploymentOf(line)
 			names = append(names, name)
 		}
 	}

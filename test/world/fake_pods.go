@@ -78,8 +78,9 @@ func (a *API) size(pod *corev1.Pod) {
 		if !ok || !found || o.GetNamespace() != pod.Namespace || !admission.HasDeployment(sizes.Spec.Deployments, deployment) {
 			continue
 		}
-		_, line, _ := strings.Cut(sizes.Spec.Deployments, "\n"+deployment+" ")
+		_, line, _ := strings.Cut(sizes.Spec.Deployments, "\n"+deployment+"/")
 		line, _, _ = strings.Cut(line, "\n")
+		_, line, _ = strings.Cut(line, " ") // after the form
 		set, isScoped := "", strings.HasPrefix(line, "@")
 		if isScoped {
 			set, line, _ = strings.Cut(line[1:], ";")

@@ -18,9 +18,16 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
+// form is the number of the form of lines. A policy sizes pods by lines of its own form only, so that one of an older version,
+// which an upgrade leaves behind, has no effect. Change it with each change of the policy or of the lines.
+const form = "5"
+
 // PolicyName is the name of the policy and of its binding. Several versions of the operator may
 // run in one cluster, so a changed policy gets another name.
-const PolicyName = "verticalscaler-new-pods-4"
+const PolicyName = "verticalscaler-new-pods-" + form
+
+// afterName is what follows the name of a Deployment in its line.
+const afterName = "/" + form + " "
 
 // The expressions of the policy, for the pod "object" and the sizes "params".
 const (
@@ -35,7 +42,7 @@ const (
 	deployment = `o.name.substring(0, o.name.size() - ` + hash + `.size() - 1)`
 
 	// lineOf is the line of the Deployment of the ReplicaSet o.
-	lineOf = `params.spec.deployments.split('\n' + ` + deployment + ` + ' ', 2)[1].split('\n', 2)[0]`
+	lineOf = `params.spec.deployments.split('\n' + ` + deployment + ` + '` + afterName + `', 2)[1].split('\n', 2)[0]`
 
 	// running are the containers that run for as long as the pod, with native sidecars.
 	running  = `object.spec.containers + (has(object.spec.initContainers) ? ` + sidecars + ` : [])`
@@ -59,7 +66,7 @@ func isUnsized() string {
 	same := `';' + c.name + ',' + ` + declared("requests", "cpu") + ` + ',' + ` + declared("requests", "memory") +
 		` + ',' + ` + declared("limits", "cpu") + ` + ',' + ` + declared("limits", "memory") + ` + ';'`
 	differs := `(` + running + `).exists(c, l.contains(';' + c.name + ',') && !l.contains(` + same + `))`
-	hasLine := `params.spec.deployments.contains('\n' + ` + deployment + ` + ' ')`
+	hasLine := `params.spec.deployments.contains('\n' + ` + deployment + ` + '` + afterName + `')`
 	isLabeled := `has(object.metadata.labels) && '` + appsv1.DefaultDeploymentUniqueLabelKey + `' in object.metadata.labels`
 	return `!has(object.spec.resources) && has(object.metadata.ownerReferences) && ` + isLabeled +
 		` && object.metadata.ownerReferences.exists(o, ` + isReplicaSet + ` && ` + hasLine + ` && [';' + ` + lineOf + ` + ';'].exists(l, ` + differs + `))`

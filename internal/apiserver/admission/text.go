@@ -26,10 +26,10 @@ func LineOf(s *v1beta1.VerticalScaler, n v1beta1.NewPods) string {
 	if line == "" || s.Spec.UpdatePolicy.UpdateMode == v1beta1.UpdateModeInitial {
 		return line
 	}
-	return strings.Replace(line, " ", " @"+string(n.ReplicaSetUID)+";", 1)
+	return strings.Replace(line, afterName, afterName+"@"+string(n.ReplicaSetUID)+";", 1)
 }
 
-// Line is the line of a Deployment, without its end: "web app,100m,64Mi,,128Mi;proxy,50m,,,". It is empty without
+// Line is the line of a Deployment, without its end: "web/5 app,100m,64Mi,,128Mi;proxy,50m,,,". It is empty without
 // sizes. Sizes must be for the containers of that Deployment. LineOf adds a ReplicaSet to it.
 //
 // A container with a request above its limit is left out: the API server would reject the pod.
@@ -46,7 +46,7 @@ func Line(deployment string, sizes []v1beta1.NewPodContainer) string {
 	if len(containers) == 0 {
 		return ""
 	}
-	return deployment + " " + strings.Join(containers, ";")
+	return deployment + afterName + strings.Join(containers, ";")
 }
 
 func exceeds(request, limit *resource.Quantity) bool {
@@ -115,8 +115,7 @@ func homes(texts []string) map[string]int {
 	home := map[string]int{}
 	for i, text := range slices.Backward(texts) {
 		for line := range strings.Lines(text) {
-			name, _, _ := strings.Cut(line, " ")
-			home[name] = i
+			home[DeploymentOf(line)] = i
 		}
 	}
 	return home
@@ -141,8 +140,19 @@ func (p page) text(lines map[string]string) string {
 	return text.String()
 }
 
+// DeploymentOf is the name of the Deployment of a line; empty if the line has another form.
+func DeploymentOf(line string) string {
+	name, _, ok := strings.Cut(line, afterName)
+	if !ok {
+		return ""
+	}
+	return name
+}
+
 // HasLine reports whether a text has exactly that line.
 func HasLine(text, line string) bool { return line != "" && strings.Contains(text, "\n"+line+"\n") }
 
 // HasDeployment reports whether a text has a line of a Deployment.
-func HasDeployment(text, deployment string) bool { return strings.Contains(text, "\n"+deployment+" ") }
+func HasDeployment(text, deployment string) bool {
+	return strings.Contains(text, "\n"+deployment+afterName)
+}

@@ -3,8 +3,8 @@
 
 // Package support writes an archive for a bug report.
 //
-// Objects keep only the fields that are listed here, so a new field is left out until it is added.
-// In what is kept, text that looks like a credential is masked.
+// Objects keep only the fields that are listed here, so a new field is left out until it is added. Free text of other programs,
+// which may have credentials in any form, is left out. In the operator's own texts, addresses are masked.
 package support
 
 import (
@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 )
 
 // metadata are the fields that all objects keep. Of the annotations, only our own are kept.
@@ -90,6 +91,9 @@ func under(path string, below []string) (out []string) {
 	return out
 }
 
+// ownKinds are the kinds that only the operator writes events about.
+var ownKinds = []string{string(kube.ScalerKind), string(kube.OwnerKind), v1beta1.ScalingPolicyKind, v1beta1.ClusterScalingPolicyKind}
+
 // redactedObject is a copy of an object, as decoded from JSON, with what a bundle may have of its kind. It is nil for a kind that
 // no bundle has.
 func redactedObject(object map[string]any) map[string]any {
@@ -99,6 +103,9 @@ func redactedObject(object map[string]any) map[string]any {
 		return nil
 	}
 	out, _ := redacted(object, of).(map[string]any) // a copy of a map is one
+	if about, _, _ := unstructured.NestedString(object, "involvedObject", "kind"); kind == "Event" && !slices.Contains(ownKinds, about) {
+		delete(out, "message") // of a kubelet, a webhook or a probe
+	}
 	annotations, _, _ := unstructured.NestedMap(object, "metadata", "annotations")
 	maps.DeleteFunc(annotations, func(key string, _ any) bool { return !strings.HasPrefix(key, v1beta1.GroupVersion.Group+"/") })
 	if into, ok := out["metadata"].(map[string]any); ok && len(annotations) > 0 {
@@ -140,45 +147,11 @@ func redacted(value any, of fields) any {
 	return value
 }
 
-// mask stands for what is masked.
+// mask stands for an address.
 const mask = "[masked]"
 
-// credentials look like this. Each has the part that stays as its first group.
-var credentials = []*regexp.Regexp{
-	regexp.MustCompile(`(?s)()-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|$)`),                                 // keys, certificates
-	regexp.MustCompile(`()eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`),                                 // JSON Web Tokens
-	regexp.MustCompile(`()\b(?:A[KS]IA[0-9A-Z]{12,}|gh[oprsu]_\w{16,}|xox[a-z]-[\w-]+|hv[bs]\.[\w-]+|sk-[\w-]{16,})`), // AWS, GitHub, Slack, Vault, OpenAI
-	regexp.MustCompile(`(?i)(\b(?:bearer|basic)\s+|\bauthorization["']?\s*[:=]\s*["']?(?:\w+\s+)?)[^\s"',;\\]+`),      // headers
-	regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s"']+@`),                                                       // users in URLs
-	regexp.MustCompile("(?i)((?:" + nameOfOne + ")s?\\\\?[\"']?\\s*(?:[:?.]*=>?|[:,])\\s*\\\\?[\"'`])[^\"'`\\\\]*"),   // settings with quotes
-	regexp.MustCompile(`(?i)((?:` + nameOfOne + `)s?\\?["']?\s*(?:[:?.]*=>?|[:>])\s*)[^\s"',;&\\]+`),                  // settings
-	regexp.MustCompile(`(?i)((?:password|passphrase|passwd|pwd)\s+\\?["'])[^"'\\]*`),                                  // words before a quoted value
-	regexp.MustCompile(`(?i)((?:--[\w-]*(?:` + nameOfOne + `)[\w-]*|\s-u|--user)\s+)\S+`),                             // flags
-	regexp.MustCompile(`(\b[A-Z_]*(?:PASS|PWD|SECRET|TOKEN)[A-Z_]*\s+)\S+`),                                           // variables
-	regexp.MustCompile(`()\b(?:[0-9]{1,3}\.){3}[0-9]{1,3}\b`),                                                         // IPv4
-	regexp.MustCompile(`(?i)()\b(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}\b|\b[0-9a-f]{1,4}(?::[0-9a-f]{1,4})*::[0-9a-f:]*`), // IPv6
-}
+// addresses are those of IPv4 and IPv6.
+var addresses = regexp.MustCompile(`(?i)\b(?:[0-9]{1,3}\.){3}[0-9]{1,3}\b|\b(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}\b|\b[0-9a-f]{1,4}(?::[0-9a-f]{1,4})*::[0-9a-f:]*`)
 
-// nameOfOne is the name of a credential.
-const nameOfOne = `pass(?:word|phrase|wd)?|pwd|secret|token|(?:api|access|account|private)[_-]?key|credential|\bsig(?:nature)?`
-
-// word is long enough for a random key.
-var word = regexp.MustCompile(`[\w-]{20,}`)
-
-// isRandom reports whether a word looks like a random key: names and digests of Kubernetes are in lower case, Go's names have no digit.
-func isRandom(word string) bool {
-	return strings.ContainsAny(word, "0123456789") && strings.ToLower(word) != word && strings.ToUpper(word) != word
-}
-
-// masked is text without what looks like a credential or an address.
-func masked(text string) string {
-	for _, one := range credentials {
-		text = one.ReplaceAllString(text, "${1}"+mask)
-	}
-	return word.ReplaceAllStringFunc(text, func(word string) string {
-		if isRandom(word) {
-			return mask
-		}
-		return word
-	})
-}
+// masked is text without addresses.
+func masked(text string) string { return addresses.ReplaceAllString(text, mask) }

@@ -245,7 +245,7 @@ func (b *supportBundle) objects(ctx context.Context, kind schema.GroupVersionKin
 func (b *supportBundle) isAbout(event map[string]any) bool {
 	kind, _, _ := unstructured.NestedString(event, "involvedObject", "kind")
 	name, _, _ := unstructured.NestedString(event, "involvedObject", "name")
-	return kind == string(kube.ScalerKind) || kind == string(kube.OwnerKind) || kind == string(kube.PolicyKind) || b.sized[kind+"/"+name]
+	return slices.Contains(ownKinds, kind) || b.sized[kind+"/"+name]
 }
 
 // operatorLabels are the labels of the operator's pods.
