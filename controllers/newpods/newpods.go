@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/operator-framework/operator-lib/prune"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,6 +56,8 @@ const (
 func Labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/managed-by": "verticalscaler-operator"}
 }
+
+var kind = v1beta1.GroupVersion.WithKind("NewPodSizes")
 
 // Reconciler writes the NewPodSizes of namespaces.
 type Reconciler struct {
@@ -287,13 +290,31 @@ func (r *Reconciler) write(ctx context.Context, namespace string, lines map[stri
 			return fmt.Errorf("writing the sizes of new pods in namespace %s: %w", namespace, err)
 		}
 	}
-	for i := range found {
-		if indexOf(wanted, found[i].Name) >= 0 {
-			continue
+	for i, o := range found {
+		if indexOf(wanted, o.Name) < 0 && !isLabelled(&o) { // The pruner needs the label.
+			if err := r.writeOne(ctx, &v1beta1.NewPodSizes{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, found[i:]); err != nil {
+				return fmt.Errorf("labelling the sizes of new pods in namespace %s: %w", namespace, err)
+			}
 		}
-		if err := r.Client.Delete(ctx, &found[i], client.Preconditions{UID: &found[i].UID, ResourceVersion: &found[i].ResourceVersion}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting sizes of new pods that are not needed in namespace %s: %w", namespace, err)
-		}
+	}
+	return r.prune(ctx, namespace, wanted, found)
+}
+
+// prune deletes our objects in a namespace that are not wanted.
+func (r *Reconciler) prune(ctx context.Context, namespace string, wanted, found []v1beta1.NewPodSizes) error {
+	isLeftover := func(o client.Object) bool { return indexOf(wanted, o.GetName()) < 0 }
+	if !slices.ContainsFunc(found, func(o v1beta1.NewPodSizes) bool { return isLeftover(&o) }) {
+		return nil
+	}
+	leftovers := func(_ context.Context, ours []client.Object) ([]client.Object, error) {
+		return slices.DeleteFunc(ours, func(o client.Object) bool { return !isLeftover(o) }), nil
+	}
+	pruner, err := prune.NewPruner(r.Client, kind, leftovers, prune.WithNamespace(namespace), prune.WithLabels(Labels()))
+	if err != nil {
+		return fmt.Errorf("creating the pruner: %w", err)
+	}
+	if _, err := pruner.Prune(ctx); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting sizes of new pods that are not needed in namespace %s: %w", namespace, err)
 	}
 	return nil
 }
