@@ -19,6 +19,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,7 +59,7 @@ func installedPolicies(t *testing.T) map[string]*admissionregistrationv1.Validat
 			installed[name] = &list.Items[i]
 		}
 	}
-	if len(installed) != 12 {
+	if len(installed) != 13 {
 		t.Fatalf("%d policies are installed", len(installed))
 	}
 	return installed
@@ -198,6 +199,11 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	applying := func(text string) string {
 		return strings.Replace(text, "{", `{"metadata":{"labels":{"`+v1beta1.ApplyingLabel+`":"true"}},`, 1)
 	}
+	deleteCRD := func(plural string) func() error {
+		crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: plural + "." + v1beta1.GroupVersion.Group}}
+		crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+		return func() error { return env.Client.Delete(ctx, crd, client.DryRunAll) }
+	}
 	missing := installedPolicies(t)
 	delete(missing, "warnings") // They refuse nothing.
 	delete(missing, "warnings-target")
@@ -237,6 +243,10 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 		{
 			"users", "a Deployment that the user may not patch", create(editor, rolling),
 			`user "editor-of-` + w.Namespace + `" cannot patch resource "deployments" in API group "apps" in the namespace "` + w.Namespace + `", name "web"`, create(patcher, rolling),
+		},
+		{
+			"crd-deletion", "the kind that owns Deployments", deleteCRD("scaleddeployments"), "This would delete all ScaledDeployments and their Deployments",
+			deleteCRD("verticalscalers"),
 		},
 		{"users-policies", "a ScalingPolicy", create(editor, fleet), `cannot patch resource "deployments"`, create(team, fleet)},
 	} {

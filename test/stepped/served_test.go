@@ -176,7 +176,7 @@ func TestTheSpellingOfAnAmountIsNoChange(t *testing.T) {
 		w.Uses(name, "app", 300, 240)
 		w.deploy(name, func(d *appsv1.Deployment) { spelled(&d.Spec.Template.Spec.Containers[0]) })
 		w.Scale(name, world.InMode(mode), func(s *v1beta1.VerticalScaler) { s.Spec.ResourcePolicy = &fixed })
-		w.Reports(name, "Applied", "True", "Applied")
+		w.Reports(name, "Applied", "True", "WithinTolerance")
 	}
 	w.Own("owned", func(o *v1beta1.ScaledDeployment) { spelled(&o.Spec.Template.Spec.Containers[0]) })
 	if got := w.Deployment("inplace").Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "0210m" {
