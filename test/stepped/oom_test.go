@@ -6,8 +6,11 @@ package stepped
 import (
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
@@ -52,28 +55,47 @@ func TestAnEditTriesAgainWhatDidNotHelp(t *testing.T) {
 	}
 }
 
-// One of three pods is OOM-killed at any size, as by an input that it cannot handle. It raises the others once, and is named.
+// One of three pods is OOM-killed at any size, as by an input that it cannot handle. It raises the others once, and is raised alone and
+// named after that, also where nothing bounds a raise.
 func TestAPodThatIsKilledAtAnySizeRaisesTheOthersOnce(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t)
-	w.deploy("web")
-	w.Uses("web", "app", 90, 100)
-	w.Scale("web")
-	w.Reports("web", "Applied", "True", "WithinTolerance")
-	poison := w.Pods("web")[0].Name
-	for range 6 {
-		for _, pod := range w.Pods("web") {
-			if pod.Name == poison {
-				w.Kill(&pod, "app")
-			}
-		}
-		w.Minutes(3)
+	unbounded := func(c *operatorconfig.Operator) { c.Ceilings.RaiseFactor = 0 }
+	withoutMemory := func(d *appsv1.Deployment) {
+		r := &d.Spec.Template.Spec.Containers[0].Resources
+		delete(r.Requests, corev1.ResourceMemory)
+		delete(r.Limits, corev1.ResourceMemory)
 	}
-	w.Reports("web", "Applied", "False", "OutlierPod", poison)
-	for _, pod := range w.Pods("web") {
-		if memory := world.Actual(&pod, "app").Requests.Memory(); (memory.Cmp(resource.MustParse("512Mi")) > 0) != (pod.Name == poison) {
-			t.Errorf("pod %s has %s", pod.Name, memory)
-		}
+	for name, tc := range map[string]struct {
+		configure func(*operatorconfig.Operator)
+		template  func(*appsv1.Deployment)
+	}{
+		"with the raise limit":      {func(*operatorconfig.Operator) {}, func(*appsv1.Deployment) {}},
+		"with raiseFactor 0":        {unbounded, func(*appsv1.Deployment) {}},
+		"a template without memory": {func(*operatorconfig.Operator) {}, withoutMemory},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newFixture(t, tc.configure)
+			w.deploy("web", tc.template)
+			w.Uses("web", "app", 90, 100)
+			w.Scale("web")
+			w.Minutes(5)
+			poison := w.Pods("web")[0].Name
+			for range 6 {
+				for _, pod := range w.Pods("web") {
+					if pod.Name == poison {
+						w.Kill(&pod, "app")
+					}
+				}
+				w.Minutes(3)
+			}
+			w.Reports("web", "Applied", "False", "OutlierPod", poison)
+			for _, pod := range w.Pods("web") {
+				if memory := world.Actual(&pod, "app").Requests.Memory(); (memory.Cmp(resource.MustParse("512Mi")) > 0) != (pod.Name == poison) {
+					t.Errorf("pod %s has %s", pod.Name, memory)
+				}
+			}
+		})
 	}
 }
 
