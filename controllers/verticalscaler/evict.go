@@ -42,18 +42,26 @@ const (
 	turnOfNodes = 3 * time.Minute
 )
 
-// chooseEvicted leaves the one pod in the plan that is evicted. If the plan asks for a busy node and none is known, nothing is evicted.
+// chooseEvicted leaves the one pod in the plan that is evicted. If the plan asks for a busy node and none is known, or if no node has room
+// for the replacement, nothing is evicted.
 func (r *Reconciler) chooseEvicted(ctx context.Context, s *scope) {
 	step, isEviction := s.plan.Step.(plan.Evict)
-	if !isEviction || !step.IfBusy {
+	if !isEviction {
 		return
 	}
-	pod, why := r.onBusyNode(ctx, step.Pods, s.now)
-	if pod == nil {
-		s.plan = plan.WithoutEviction(s.plan, why)
+	if step.IfBusy {
+		pod, why := r.onBusyNode(ctx, step.Pods, s.now)
+		if pod == nil {
+			s.plan = plan.WithoutEviction(s.plan, why)
+			return
+		}
+		step.Pods = []plan.EvictedPod{*pod}
+	}
+	leaving, _ := s.observation.situation.Pod(step.Pods[0].UID)
+	if r.Nodes != nil && !r.Nodes.HaveRoom(step.Needs, leaving.Node, leaving.Counted().Requests) {
+		s.plan = plan.WithoutRoom(s.plan)
 		return
 	}
-	step.Pods = []plan.EvictedPod{*pod}
 	s.plan.Step = step
 }
 

@@ -28,8 +28,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/pressure"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // A freeze that comes after a step was planned stops the write.
@@ -240,4 +242,29 @@ func TestAPodIsEvictedForCPUOnABusyNode(t *testing.T) {
 	unknown("nodes without usage", "the metrics API has no current usage of them", 2)
 	r.Pressure = nil
 	unknown("nodes that are not read", "the operator does not read nodes", 0)
+}
+
+// fullNodes have room for one CPU.
+type fullNodes struct{ Nodes }
+
+func (fullNodes) HaveRoom(requests quantity.Amounts, _ string, leaving quantity.Amounts) bool {
+	return requests.CPUMillis-leaving.CPUMillis <= 1000
+}
+
+func TestNoPodIsEvictedWithoutRoomForItsReplacement(t *testing.T) {
+	r := &Reconciler{Nodes: fullNodes{}}
+	for cpu, isEvicted := range map[int64]bool{1200: true, 1300: false} {
+		s := &scope{now: noon, plan: plan.Plan{Step: plan.Evict{
+			Pods: []plan.EvictedPod{{Name: "web-1", UID: "web-1"}}, Needs: quantity.Amounts{CPUMillis: cpu, MemoryBytes: 1 << 30},
+		}}}
+		s.observation.situation.Pods = []workload.Pod{{UID: "web-1", Containers: []workload.Container{{Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 200}}}}}}
+		r.chooseEvicted(t.Context(), s)
+		if (s.plan.Step != nil) != isEvicted {
+			t.Errorf("evicted for %dm: %t", cpu, !isEvicted)
+		}
+		if v := s.plan.Verdict; !isEvicted && (v.Reason != v1beta1.ReasonNodeCapacity || v.RequeueAfter != time.Minute ||
+			v.Message != "No node has room for a new pod that requests 1300m of cpu and 1024Mi of memory, so no pod is evicted") {
+			t.Errorf("the verdict is %+v", v)
+		}
+	}
 }

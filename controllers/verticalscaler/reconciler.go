@@ -56,6 +56,7 @@ type Pods interface {
 type Nodes interface {
 	Largest() quantity.Amounts
 	Free(node string) (free quantity.Amounts, isKnown bool)
+	HaveRoom(requests quantity.Amounts, own string, leaving quantity.Amounts) bool
 }
 
 // Reconciler applies the recommendations of VerticalScalers to their Deployments.

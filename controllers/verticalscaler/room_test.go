@@ -24,6 +24,8 @@ type oneNode struct {
 
 func (oneNode) Largest() quantity.Amounts { return quantity.Amounts{} }
 
+func (oneNode) HaveRoom(quantity.Amounts, string, quantity.Amounts) bool { return true }
+
 func (n oneNode) Free(string) (quantity.Amounts, bool) {
 	n.t.Helper()
 	var pods corev1.PodList

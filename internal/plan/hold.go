@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -39,6 +40,19 @@ func WithoutEviction(p Plan, unknown string) Plan {
 	}
 	return p
 }
+
+// WithoutRoom is the plan of an eviction if no node has room for the replacement.
+func WithoutRoom(p Plan) Plan {
+	if step, isEviction := p.Step.(Evict); isEviction {
+		v := Waiting.Because(v1beta1.ReasonNodeCapacity, fmt.Sprintf("No node has room for a new pod that requests %s of cpu and %s of memory, so no pod is evicted",
+			CPU.Format(step.Needs.CPUMillis), Memory.Format(step.Needs.MemoryBytes)))
+		p.Step, p.Verdict = nil, v.Within(roomRetry).Within(p.Verdict.RequeueAfter)
+	}
+	return p
+}
+
+// roomRetry is the time until the next look at the room of nodes.
+const roomRetry = time.Minute
 
 // retried is the situation without what an edit of the scaler gives another try: contests, reverted changes, and sizes that new
 // pods did not get. Also a plan that is held forgets them, since the next one no longer knows of the edit.

@@ -6,13 +6,16 @@
 package cluster
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -59,6 +62,24 @@ func (w *fixture) occupy(name string, cpu resource.Quantity) {
 	w.Add(pod)
 }
 
+// cordonOthers cordons all nodes but one during the test.
+func (w *fixture) cordonOthers(but string) {
+	w.Helper()
+	var nodes corev1.NodeList
+	must.Succeed(w, env.Client.List(w.Context(), &nodes))
+	for _, node := range nodes.Items {
+		if node.Name == but {
+			continue
+		}
+		w.Patch(&node, `{"spec":{"unschedulable":true}}`)
+		w.Cleanup(func() {
+			if err := env.Client.Patch(context.Background(), &node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":null}}`))); err != nil {
+				w.Errorf("uncordoning node %s: %v", node.Name, err)
+			}
+		})
+	}
+}
+
 // A pod needs more than its node has room for. It moves to a node that has the room, and pods that fit stay where they are.
 func TestAPodMovesToANodeWithRoom(t *testing.T) {
 	t.Parallel()
@@ -102,5 +123,38 @@ func TestAPodMovesToANodeWithRoom(t *testing.T) {
 	}
 	if moved != 1 {
 		t.Errorf("%d pods are new", moved)
+	}
+}
+
+// No node has room for the replacement of a pod that its node will never resize. Without an autoscaler, an eviction would leave a pod
+// Pending, so all pods stay. Once there is room, they are evicted one by one. The test has all nodes for itself: it is not parallel.
+func TestNoPodIsEvictedWithoutRoomForAnother(t *testing.T) {
+	env.NeedKwok(t)
+	w := evicting(t)
+	only := "only-" + w.Namespace
+	w.node(only, "4")
+	w.deploy("web", func(d *appsv1.Deployment) {
+		spec := &d.Spec.Template.Spec
+		d.Spec.Replicas = ptr.To[int32](2)
+		spec.NodeSelector = map[string]string{"test": w.Namespace}
+		spec.Tolerations = []corev1.Toleration{{Key: "test", Operator: corev1.TolerationOpExists}}
+	})
+	before := w.Pods("web")
+	for i := range before {
+		w.annotate(&before[i], resizeAnnotation, "infeasible")
+	}
+	w.fillUpTo(only, "100m")
+	w.cordonOthers(only)
+	w.uses("web", "app", 300, 240)
+	w.Scale("web", orRecreate)
+	w.Reports("web", "Applied", "False", "NodeCapacity", "No node has room", "no pod is evicted")
+	w.rounds(10)
+	if asked, granted := w.evictions(); len(asked)+granted > 0 {
+		t.Errorf("%d evictions were granted, and asked for: %q", granted, asked)
+	}
+	w.Remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "filler"}})
+	w.Reports("web", "Applied", "True", "Applied")
+	if _, granted := w.evictions(); granted != len(before) {
+		t.Errorf("%d evictions", granted)
 	}
 }

@@ -66,6 +66,19 @@ func (n next) obstacle() model.Obstacle {
 
 func (g Goals) newPod() workload.Footprint { return g.NewPod().With(g.Bounds.Defaulted) }
 
+// RequestsOf are the requests of a new pod with these sizes.
+func (g Goals) RequestsOf(sizes []model.Size) quantity.Amounts {
+	made := g.newPod()
+	return made.With(func(c workload.Container) workload.Resources {
+		for _, size := range sizes {
+			if size.Container == c.Name {
+				return Cover(c.Resources, size.Resources)
+			}
+		}
+		return c.Resources
+	}).Counted().Requests
+}
+
 // inNewPod is the size of a container of a new pod, without what is not decided. A container with
 // whole CPUs keeps those of the template, unless whole ones are decided.
 func (goal *Goal) inNewPod(g Goals) (size workload.Resources) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -84,6 +85,9 @@ type (
 		IfBusy bool
 		// Otherwise is the verdict if there is none.
 		Otherwise Verdict
+		// Needs are the requests for which a node must have room. They are 0 after an OOM kill: an autoscaler may add a node only for
+		// a pod that waits.
+		Needs quantity.Amounts
 	}
 	// EvictedPod is a pod that may be evicted.
 	EvictedPod struct {

@@ -160,6 +160,9 @@ func (e evictions) evict(certain, onBusyNode []workload.Pod) model.Plan {
 	if step.IfBusy = len(certain) == 0; !step.IfBusy {
 		step.Pods = step.Pods[:1]
 	}
+	if !e.Decision.IsUrgentRestart() {
+		step.Needs = e.RequestsOf(e.newPods.Sizes)
+	}
 	next := e.plan(step, model.Changing.Because(v1beta1.ReasonRecreating, "Evicting pods one at a time"))
 	next.Verdict = next.Verdict.Noting(replaces(e.reasons))
 	return next

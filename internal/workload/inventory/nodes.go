@@ -6,9 +6,12 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -19,7 +22,7 @@ import (
 // Nodes knows the allocatable resources of the nodes, and of the largest one. It is updated by node events, so a
 // read costs the same with five nodes and five thousand.
 //
-// Every node counts, even if it is unschedulable: a node that is cordoned for an hour keeps its
+// Every node counts for the largest one, even if it is unschedulable: a node that is cordoned for an hour keeps its
 // pods.
 type Nodes struct {
 	registration toolscache.ResourceEventHandlerRegistration
@@ -27,6 +30,7 @@ type Nodes struct {
 
 	mu          sync.Mutex
 	allocatable map[string]quantity.Amounts
+	cordoned    sets.Set[string]
 	largest     quantity.Amounts
 }
 
@@ -79,6 +83,24 @@ func (n *Nodes) Free(name string) (free quantity.Amounts, isKnown bool) {
 	return quantity.Amounts{CPUMillis: free.CPUMillis - requested.CPUMillis, MemoryBytes: free.MemoryBytes - requested.MemoryBytes}, true
 }
 
+// HaveRoom reports whether a node that takes new pods has room for one with these requests, once a pod with other requests has left
+// its own node. Taints, affinities and volumes do not count, so a new pod may find no node nevertheless. Unknown nodes have room.
+func (n *Nodes) HaveRoom(requests quantity.Amounts, own string, leaving quantity.Amounts) bool {
+	if n.Largest() == (quantity.Amounts{}) {
+		return true
+	}
+	n.mu.Lock()
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(n.allocatable)), n.cordoned.Has)
+	n.mu.Unlock()
+	return slices.ContainsFunc(names, func(name string) bool {
+		free, isKnown := n.Free(name)
+		if name == own {
+			free = free.Plus(leaving)
+		}
+		return isKnown && free.CPUMillis >= requests.CPUMillis && free.MemoryBytes >= requests.MemoryBytes
+	})
+}
+
 func (n *Nodes) set(obj any) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -87,11 +109,14 @@ func (n *Nodes) set(obj any) {
 	now := workload.ReadNode(node)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.allocatable == nil {
+		n.allocatable, n.cordoned = map[string]quantity.Amounts{}, sets.New[string]()
+	}
+	if n.cordoned.Delete(node.Name); node.Spec.Unschedulable {
+		n.cordoned.Insert(node.Name)
+	}
 	if before, known := n.allocatable[node.Name]; known && now == before {
 		return // Most updates are heartbeats.
-	}
-	if n.allocatable == nil {
-		n.allocatable = map[string]quantity.Amounts{}
 	}
 	n.allocatable[node.Name] = now
 	n.recount()
@@ -105,6 +130,7 @@ func (n *Nodes) remove(obj any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.allocatable, node.Name)
+	n.cordoned.Delete(node.Name)
 	n.recount()
 }
 

@@ -121,3 +121,38 @@ func TestWhatIsFreeOnANode(t *testing.T) {
 		}
 	})
 }
+
+func TestTheRoomForAReplacement(t *testing.T) {
+	const gibi = 1 << 30
+	amounts := func(cpu, memory int64) quantity.Amounts {
+		return quantity.Amounts{CPUMillis: cpu, MemoryBytes: memory * gibi}
+	}
+	cordoned := node("cordoned", "64", "512Gi")
+	cordoned.Spec.Unschedulable = true
+	n := Nodes{pods: NewPods(nil)}
+	if !n.HaveRoom(amounts(1, 1), "", quantity.Amounts{}) {
+		t.Error("nodes that are not known have no room")
+	}
+	n.set(node("large", "4", "8Gi"))
+	n.set(node("small", "1", "16Gi"))
+	n.set(cordoned)
+	for what, tc := range map[string]struct {
+		requests, leaving quantity.Amounts
+		own               string
+		want              bool
+	}{
+		"a node has both":               {amounts(4000, 8), quantity.Amounts{}, "", true},
+		"no node has both":              {amounts(4000, 16), quantity.Amounts{}, "", false},
+		"a cordoned node takes no pods": {amounts(8000, 8), quantity.Amounts{}, "", false},
+		"the pod leaves its own node":   {amounts(1500, 16), amounts(500, 0), "small", true},
+		"but not that of another":       {amounts(1500, 16), amounts(500, 0), "large", false},
+	} {
+		if got := n.HaveRoom(tc.requests, tc.own, tc.leaving); got != tc.want {
+			t.Errorf("%s: %t", what, got)
+		}
+	}
+	n.set(node("cordoned", "64", "512Gi"))
+	if !n.HaveRoom(amounts(8000, 8), "", quantity.Amounts{}) {
+		t.Error("a node that is uncordoned has no room")
+	}
+}

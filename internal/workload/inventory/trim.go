@@ -218,7 +218,7 @@ func trimDeploymentConditions(d *appsv1.Deployment) (out []appsv1.DeploymentCond
 
 func trimNode(n *corev1.Node) {
 	trimMetadata(n)
-	n.Spec = corev1.NodeSpec{}
+	n.Spec = corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable}
 	n.Status = corev1.NodeStatus{Allocatable: keepSizes(n.Status.Allocatable)}
 }
 
