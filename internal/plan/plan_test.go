@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
@@ -99,19 +100,26 @@ func given(changes ...func(*world)) world {
 type world struct {
 	situation plan.Situation
 	policy    plan.Policy
-	applied   []plan.Size      // what we own of the template
-	others    []int64          // what others use of each quota
-	overhead  quantity.Amounts // of new pods
-	now       time.Time
-	set       types.UID // the ReplicaSet of new pods
-	// ineffective is true if the API server does not size new pods, and vain how many were
+	surroundings
+}
+
+// surroundings are the parts of a world beside the input of the planner.
+type surroundings struct {
+	Windows  []window.Spec    // of the policy, which has them parsed
+	Applied  []plan.Size      // what we own of the template
+	Others   []int64          // what others use of each quota
+	Overhead quantity.Amounts // of new pods
+	Now      time.Time
+	Set      types.UID // the ReplicaSet of new pods
+	// Ineffective is true if the API server does not size new pods, and Vain how many were
 	// evicted since it last did.
-	ineffective bool
-	vain        int
-	// crowded is true if the nodes of some pods have no room for more.
-	crowded bool
-	// node is the allocatable amount on the node of all pods; zero if that is not known.
-	node quantity.Amounts
+	Ineffective bool
+	Vain        int
+	// Crowded is true if the nodes of some pods have no room for more.
+	Crowded bool
+	// Node is the allocatable amount on the node of all pods; zero if that is not known.
+	Node   quantity.Amounts
+	Chance uint64 // the seed of what kubelets do
 }
 
 func (w world) next(now time.Time) plan.Plan { return plan.Next(w.situation, w.policy, now) }

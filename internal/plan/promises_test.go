@@ -45,13 +45,11 @@ const maxPasses = 2000
 //
 //	go test ./internal/plan -run FuzzNext/seed#N
 //
-// SEEDS_FROM=N adds the 100,000 seeds from N on.
+// SEEDS_FROM=N adds the 100,000 seeds from N on. A change of this test gives each seed another world. Each failure therefore
+// writes its world to a file, for TestFoundWorlds.
 func FuzzNext(f *testing.F) {
 	for seed := 0; seed < 1000; seed += stride() {
 		f.Add(uint64(seed))
-	}
-	for _, seed := range slices.Concat(foundSeeds, troubledSeeds, fullSeeds) {
-		f.Add(seed)
 	}
 	if from, err := strconv.ParseUint(os.Getenv("SEEDS_FROM"), 10, 64); err == nil {
 		for i := range uint64(100_000) {
@@ -60,62 +58,13 @@ func FuzzNext(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		var more *rand.Rand // what later versions of this test have added; none of it in the worlds of foundSeeds
-		if seed%2 == 1 && !slices.Contains(foundSeeds, seed) {
-			more = rand.New(rand.NewPCG(seed, 2))
-		}
-		w := randomWorld(r, more)
-		isRaiseOnly := seed%5 == 2 && !slices.Contains(slices.Concat(foundSeeds, troubledSeeds), seed)
-		w.policy.ScaleDown.LeavesMemory = isRaiseOnly
-		areLimitsRaised := seed%3 == 1 && !slices.Contains(slices.Concat(foundSeeds, troubledSeeds), seed)
-		w.raiseLimits(areLimitsRaised)
-		if seed%7 == 3 && !slices.Contains(slices.Concat(foundSeeds, troubledSeeds), seed) {
-			w.node = quantity.Amounts{CPUMillis: 1 + w.requested(plan.CPU)*(90+r.Int64N(60))/100, MemoryBytes: 1 + w.requested(plan.Memory)*(90+r.Int64N(60))/100}
-			w.count()
-		}
-		now := noon
+		w := randomWorld(r)
+		w.surround(r)
 		for range epochs {
-			now = bringToRest(t, r, seed, &w, now)
+			w.bringToRest(t)
 			w.change(r)
-			w.policy.ScaleDown.LeavesMemory = isRaiseOnly
-			w.raiseLimits(areLimitsRaised)
-			w.trouble(more, now)
-			now = now.Add(time.Duration(r.IntN(900)) * time.Second)
 		}
 	})
-}
-
-// foundSeeds are further seeds that have failed before, without trouble.
-var foundSeeds = []uint64{
-	1004, 1421, 1450, 1623, 1814, 2078, 2209, 2243, 2269, 2586, 2769, 3232, 3277, 3709, 4033, 4138, 4208, 4321, 4857, 5150, 5504, 5904,
-	5955, 6124, 6328, 6693, 6989, 7316, 7335, 7372, 7433, 7464, 8368, 8517, 8960, 9190, 9631, 9770, 10730, 14472,
-	15646, 26169, 27288, 28415, 30445, 32553, 39670, 1009413, 7302255, 7303194, 7303668, 7385888, 13082134, 18076586,
-}
-
-// troubledSeeds have failed with trouble: a revert that bounds did not allow was repeated for ever, and so were records and
-// polls while pods could not be created. Values that were not verified yet made room that was given away, or were restored
-// beyond a new bound. A pod that was down was evicted regardless of its size. A pod that was killed alone got more than its
-// policy allows, and a fraction of a CPU that fit was lowered to a whole one.
-var troubledSeeds = []uint64{
-	201, 331, 511, 971, 8520015, 8542495, 8577425, 8596285, 9405695, 9416061, 9443191, 9446499, 9458465, 9479389, 9882735, 9980059, 9990495,
-	9999333, 13004553, 17010583, 17051795, 18019035,
-}
-
-// fullSeeds have failed on full nodes, with full quotas, or with bound sums. A raise lost its reduction after it was fitted, a first
-// request counted late, and memory was doubled beyond the largest quantity.
-var fullSeeds = []uint64{
-	31000560, 31000613, 31000986, 31001379, 31012180, 31023058, 31046787, 31055048, 31080059, 31096495, 61008074, 61020187, 61071137, 61092982, 95076280,
-}
-
-// raiseLimits gives all containers whose limits follow the default: limits that are only raised.
-func (w *world) raiseLimits(areRaised bool) {
-	w.policy.Containers = maps.Clone(w.policy.Containers)
-	for name, policy := range w.policy.Containers {
-		if areRaised && policy.Limits == plan.LimitsFollow {
-			policy.Limits = plan.LimitsRise
-			w.policy.Containers[name] = policy
-		}
-	}
 }
 
 // epochs is how often the world comes to rest and then changes.
@@ -123,8 +72,10 @@ const epochs = 4
 
 // bringToRest carries out plan after plan until there is none. Nothing else changes
 // meanwhile, so that no container may get a size that it has had before.
-func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Time) time.Time {
+func (w *world) bringToRest(t *testing.T) {
 	t.Helper()
+	defer keepIfFailed(t, w.encoded(t))
+	r := rand.New(rand.NewPCG(w.Chance, 1))
 	var last string
 	var reverted time.Time
 	failed := map[string]bool{}               // without an end: pods are tried again after a day, perhaps in the next window
@@ -132,25 +83,25 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 	undecided := w.undecidedSizes()
 	waited := map[string]bool{} // for a quota, without any change since
 	for range maxPasses {
-		w.now, w.situation.Writers = now, nil
-		p := w.next(now)
+		w.situation.Writers = nil
+		p := w.next(w.Now)
 		if p.Contest != nil { // so who has written is asked
 			w.situation.Writers = &plan.Writers{Ours: true}
-			p = w.next(now)
+			p = w.next(w.Now)
 		}
-		check(t, seed, *w, p)
-		checkDeterminism(t, r, seed, *w, p, now)
+		check(t, *w, p)
+		checkDeterminism(t, r, *w, p, w.Now)
 		if t.Failed() {
-			t.Fatalf("seed %d: after\n%s\nin %+v\nwith %+v", seed, say(p), w.situation, w.policy)
+			t.Fatalf("after\n%s", say(p))
 		}
 		before, isWithdrawal := w.situation.Decision, w.withdraws(p)
 		changed := w.carryOut(t, r, p)
 		w.policy.Edited = false
 		if p.Reverted != "" {
-			if !reverted.IsZero() && now.Sub(reverted) > 6*24*time.Hour {
-				return now // what is reverted is tried again after a week, without an end
+			if !reverted.IsZero() && w.Now.Sub(reverted) > 6*24*time.Hour {
+				return // what is reverted is tried again after a week, without an end
 			}
-			reverted = now
+			reverted = w.Now
 			clear(seen)
 			undecided = w.undecidedSizes()
 		}
@@ -170,7 +121,7 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 				}
 				if s := seen[key]; len(s) == 0 || s[len(s)-1] != c.Resources {
 					if slices.Contains(s, c.Resources) {
-						t.Fatalf("seed %d: %s goes back to %s: %v\n%s", seed, key, sayResources(c.Resources), s, say(p))
+						t.Fatalf("%s goes back to %s: %v\n%s", key, sayResources(c.Resources), s, say(p))
 					}
 					seen[key] = append(s, c.Resources)
 				}
@@ -180,22 +131,21 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 		if changed {
 			clear(waited)
 		}
-		if p.Verdict.RequeueAfter == time.Minute && (len(w.situation.Quotas) > 0 || w.policy.MayEvict() || w.node != (quantity.Amounts{})) || p.Decision.Verifying() != nil && !changed {
+		if p.Verdict.RequeueAfter == time.Minute && (len(w.situation.Quotas) > 0 || w.policy.MayEvict() || w.Node != (quantity.Amounts{})) || p.Decision.Verifying() != nil && !changed {
 			if waited[said] {
-				return now // only for room in a quota or on a node, perhaps from one window to the next, for a node to be busy, or for health
+				return // only for room in a quota or on a node, perhaps from one window to the next, for a node to be busy, or for health
 			}
 			waited[said] = true
 		}
 		isFailed := p.Verdict.Reason == "ReplicaFailure" && p.Verdict.RequeueAfter > time.Hour
 		if !changed && (said == last && p.Verdict.RequeueAfter == 0 || isFailed) || failed[said] {
-			return now
+			return
 		}
 		failed[said] = isFailed
 		last = said
-		now = now.Add(max(time.Second, p.Verdict.RequeueAfter))
+		w.Now = w.Now.Add(max(time.Second, p.Verdict.RequeueAfter))
 	}
-	t.Fatalf("seed %d: no rest after %d passes: %s", seed, maxPasses, say(w.next(now)))
-	return now
+	t.Fatalf("no rest after %d passes: %s", maxPasses, say(w.next(w.Now)))
 }
 
 // undecidedSizes are the sizes that pods have, by pod and container, where something else has been
@@ -233,21 +183,32 @@ func isRestored(before, after *plan.Decision, container string) bool {
 	})
 }
 
-// trouble lets pods crash, be killed, or not be created, and lets those recover that have done so before. Without a source, it
-// does nothing.
-func (w *world) trouble(r *rand.Rand, now time.Time) {
-	if r == nil {
+// surround gives some worlds pods that get into trouble, or a full node.
+func (w *world) surround(r *rand.Rand) {
+	if r.IntN(2) == 0 {
+		w.Set = "set-new"
+		w.trouble(r)
+	}
+	if r.IntN(7) == 0 {
+		w.Node = quantity.Amounts{CPUMillis: 1 + w.requested(plan.CPU)*(90+r.Int64N(60))/100, MemoryBytes: 1 + w.requested(plan.Memory)*(90+r.Int64N(60))/100}
+	}
+	w.count()
+}
+
+// trouble lets pods crash, be killed, or not be created, and lets those recover that have done so before. Without a ReplicaSet,
+// it does nothing.
+func (w *world) trouble(r *rand.Rand) {
+	if w.Set == "" {
 		return
 	}
 	s := &w.situation
-	w.set = cmp.Or(w.set, "set-new")
 	s.Deployment.CreateFailure = []string{"", "", "", "a policy denied the request"}[r.IntN(4)]
 	w.policy.VerificationPeriod = time.Duration(r.IntN(2)) * 2 * time.Minute
 	s.Pods = slices.Clone(s.Pods)
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		c, since := p.Containers[r.IntN(len(p.Containers))], now.Add(-time.Duration(r.IntN(1200))*time.Second)
-		p.ReplicaSet = map[bool]types.UID{true: w.set, false: "set-old"}[p.Current]
+		c, since := p.Containers[r.IntN(len(p.Containers))], w.Now.Add(-time.Duration(r.IntN(1200))*time.Second)
+		p.ReplicaSet = map[bool]types.UID{true: w.Set, false: "set-old"}[p.Current]
 		p.BackingOff, p.Kills, p.Exits, p.Unready = nil, nil, nil, time.Time{}
 		switch r.IntN(6) {
 		case 0:
@@ -273,7 +234,7 @@ func (w *world) change(r *rand.Rand) {
 		s.RejectedResizes[uid] = slices.DeleteFunc(slices.Clone(list), func(old plan.RejectedResize) bool { return old.Reason == "Deferred" })
 	}
 	if w.evicts() && r.IntN(3) == 0 {
-		w.ineffective = !w.ineffective
+		w.Ineffective = !w.Ineffective
 	}
 	if r.IntN(3) == 0 { // a pod is silent, or all are heard again
 		s.MissingUsage = []string{"", "pod a: no usage reported"}[r.IntN(2)]
@@ -294,7 +255,7 @@ func (w *world) change(r *rand.Rand) {
 	case 4: // an HPA comes or goes
 		s.Scaled = workload.Scaled{CPU: []string{"", "web"}[r.IntN(2)], Memory: []string{"", "web"}[r.IntN(2)]}
 	case 5: // the policy changes
-		policy.CPU, policy.Limits = r.IntN(2) == 0, ruleFor(r.IntN(2) == 0)
+		policy.CPU, policy.Limits = r.IntN(2) == 0, randomRule(r)
 		w.policy.Containers[container], w.policy.Edited = policy, true
 	case 6: // the mode changes
 		if w.policy.Mode == "InPlace" {
@@ -321,12 +282,14 @@ func (w *world) change(r *rand.Rand) {
 		policy.LimitPolicy = randomLimitPolicy(r)
 		w.policy.Containers[container], w.policy.Edited = policy, true
 	case 11: // other changes are allowed at other times
-		randomPace(r, &w.policy)
+		w.randomPace(r)
 		w.policy.Edited = true
 	case 12: // a quota changes
-		s.Quotas, w.others = randomQuotas(r)
+		s.Quotas, w.Others = randomQuotas(r)
 	}
+	w.trouble(r)
 	w.count()
+	w.Now, w.Chance = w.Now.Add(time.Duration(r.IntN(900))*time.Second), r.Uint64()
 }
 
 // count counts the pods into the quotas.
@@ -334,14 +297,14 @@ func (w *world) count() {
 	w.situation.Quotas = slices.Clone(w.situation.Quotas)
 	for i := range w.situation.Quotas {
 		q := &w.situation.Quotas[i]
-		q.Used = w.others[i]
+		q.Used = w.Others[i]
 		for _, pod := range w.situation.Pods {
 			q.Used += countedBy(q.Key, pod)
 		}
 	}
-	if w.node != (quantity.Amounts{}) {
+	if w.Node != (quantity.Amounts{}) {
 		w.situation.Room = map[string]quantity.Amounts{"": {
-			CPUMillis: w.node.CPUMillis - w.requested(plan.CPU), MemoryBytes: w.node.MemoryBytes - w.requested(plan.Memory),
+			CPUMillis: w.Node.CPUMillis - w.requested(plan.CPU), MemoryBytes: w.Node.MemoryBytes - w.requested(plan.Memory),
 		}}
 	}
 }
@@ -458,9 +421,10 @@ func randomLimitPolicy(r *rand.Rand) (p plan.LimitPolicy) {
 	return p
 }
 
-func randomPace(r *rand.Rand, p *plan.Policy) {
+func (w *world) randomPace(r *rand.Rand) {
+	p := &w.policy
 	p.Tolerance = float64(r.IntN(50)) / 100
-	p.ScaleUp, p.ScaleDown, p.Windows = plan.Direction{}, plan.Direction{}, nil
+	p.ScaleUp, p.ScaleDown, w.Windows = plan.Direction{}, plan.Direction{}, nil
 	for _, d := range []*plan.Direction{&p.ScaleUp, &p.ScaleDown} {
 		if r.IntN(3) == 0 {
 			c := time.Duration(r.IntN(3)) * 10 * time.Minute
@@ -473,22 +437,20 @@ func randomPace(r *rand.Rand, p *plan.Policy) {
 	if r.IntN(3) == 0 {
 		p.ScaleDown.MaxStepPercent = 20 + r.Int64N(79)
 	}
+	p.ScaleDown.LeavesMemory = r.IntN(3) == 0
 	for range r.IntN(3) {
-		parsed, err := window.Parse(window.Spec{
+		w.Windows = append(w.Windows, window.Spec{
 			Schedule: []string{"*/30 * * * *", "0 2 * * *", "0 0 * * SUN"}[r.IntN(3)], Duration: time.Duration(1+r.IntN(90)) * time.Minute,
 			Directions: [][]window.Direction{{"ScaleUp"}, {"ScaleDown"}, {"ScaleUp", "ScaleDown"}}[r.IntN(3)],
 		})
-		if err != nil {
-			panic(err)
-		}
-		p.Windows = append(p.Windows, parsed)
 	}
+	w.parseWindows()
 }
 
 // check checks what must be true of any plan.
-func check(t *testing.T, seed uint64, w world, p plan.Plan) {
+func check(t *testing.T, w world, p plan.Plan) {
 	t.Helper()
-	fail := func(format string, args ...any) { t.Errorf("seed %d: "+format, append([]any{seed}, args...)...) }
+	fail := t.Errorf
 	if is[plan.Evict](p) {
 		checkEviction(w, p, fail)
 	}
@@ -726,8 +688,8 @@ func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 	if s.Deployment.Replicas < w.policy.MinReplicas || s.Deployment.Paused || s.Deployment.RollingOut {
 		fail("pod %s is evicted of %d replicas, paused %t, rolling out %t", as[plan.Evict](p).Pods[0].Name, s.Deployment.Replicas, s.Deployment.Paused, s.Deployment.RollingOut)
 	}
-	if p.NewPods.IneffectiveOnPod != "" || s.NewPods.IneffectiveOnPod != "" || s.NewPods.EffectiveSince.IsZero() || saySizes(p.NewPods.Sizes) != saySizes(s.NewPods.Sizes) || w.vain > 0 {
-		fail("pod %s is evicted without effect: %+v, %d before", as[plan.Evict](p).Pods[0].Name, s.NewPods, w.vain)
+	if p.NewPods.IneffectiveOnPod != "" || s.NewPods.IneffectiveOnPod != "" || s.NewPods.EffectiveSince.IsZero() || saySizes(p.NewPods.Sizes) != saySizes(s.NewPods.Sizes) || w.Vain > 0 {
+		fail("pod %s is evicted without effect: %+v, %d before", as[plan.Evict](p).Pods[0].Name, s.NewPods, w.Vain)
 	}
 	ready := 0
 	victim, _ := s.Pod(as[plan.Evict](p).Pods[0].UID)
@@ -767,13 +729,13 @@ func isThrottled(pod workload.Pod, sizes []plan.Size) bool {
 
 // admitted is a new pod as the API server makes it, if it sizes new pods.
 func (w *world) admitted(made workload.Pod, sizes []plan.Size) workload.Pod {
-	if w.evicts() && !w.ineffective {
+	if w.evicts() && !w.Ineffective {
 		made.Containers = withSizes(made.Containers, sizes)
 		made.QoS = workload.QoSOf(made.Containers, made.Others)
-		w.vain = 0
+		w.Vain = 0
 		caughtUp(&made)
 	}
-	made.Created = w.now
+	made.Created = w.Now
 	return made
 }
 
@@ -1027,11 +989,8 @@ func checkSizes(w world, d *plan.Decision, containers []workload.Container, size
 	}
 }
 
-func ruleFor(follow bool) plan.LimitRule {
-	if follow {
-		return plan.LimitsFollow
-	}
-	return plan.LimitsStay
+func randomRule(r *rand.Rand) plan.LimitRule {
+	return []plan.LimitRule{plan.LimitsStay, plan.LimitsRise, plan.LimitsFollow, plan.LimitsFollow}[r.IntN(4)]
 }
 
 func knownNeed(w world, container string) (need int64) {
@@ -1052,16 +1011,16 @@ func knownNeed(w world, container string) (need int64) {
 }
 
 // checkDeterminism: the same again, and the same whatever the order of the lists.
-func checkDeterminism(t *testing.T, r *rand.Rand, seed uint64, w world, p plan.Plan, now time.Time) {
+func checkDeterminism(t *testing.T, r *rand.Rand, w world, p plan.Plan, now time.Time) {
 	t.Helper()
 	if again := say(w.next(now)); again != say(p) {
-		t.Errorf("seed %d: planned again:\n%s", seed, again)
+		t.Errorf("planned again:\n%s", again)
 	}
 	s := w.situation
 	s.Pods, s.Recommendations, s.Originals = shuffled(r, s.Pods), shuffled(r, s.Recommendations), shuffled(r, s.Originals)
 	s.Deployment.Containers, s.Quotas = shuffledBehindSidecars(r, s.Deployment.Containers), shuffled(r, s.Quotas)
 	if other := say(plan.Next(s, w.policy, now)); other != say(p) {
-		t.Errorf("seed %d: planned in another order:\n%s", seed, other)
+		t.Errorf("planned in another order:\n%s", other)
 	}
 }
 
@@ -1089,14 +1048,14 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 	s.Decision, s.RevertedChanges = p.Decision, p.RevertedChanges
 	changed := false
 	if w.policy.Edited {
-		w.vain = 0 // a person wants it to be tried again
+		w.Vain = 0 // a person wants it to be tried again
 	}
 	if w.evicts() {
 		asked := s.NewPods.AskedSince
 		if saySizes(s.NewPods.Sizes) != saySizes(p.NewPods.Sizes) {
 			asked, changed = time.Time{}, true
 		} else if asked.IsZero() {
-			asked, changed = w.now, true
+			asked, changed = w.Now, true
 		}
 		changed = changed || is[plan.Record](p)
 		s.NewPods = p.NewPods
@@ -1157,14 +1116,14 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 			}
 		}
 		s.Pods[i].Containers = after.Containers
-		if w.evicts() || w.policy.Verifies() || w.set != "" {
-			s.Pods[i].Resized = w.now
+		if w.evicts() || w.policy.Verifies() || w.Set != "" {
+			s.Pods[i].Resized = w.Now
 		}
 		s.Pods[i].Resize = workload.Resize{InProgress: r.IntN(2) == 0}
 		if gone := as[plan.Resize](p).Withdraws; gone != nil {
 			w.reject(pod.UID, *gone)
-		} else if w.crowded && strings.HasSuffix(pod.Name, "1") && raises(pod.Containers, after.Containers) {
-			s.Pods[i].Resize = workload.Resize{Deferred: true, Since: w.now}
+		} else if w.Crowded && strings.HasSuffix(pod.Name, "1") && raises(pod.Containers, after.Containers) {
+			s.Pods[i].Resize = workload.Resize{Deferred: true, Since: w.Now}
 		}
 		return true
 	case is[plan.Evict](p):
@@ -1172,11 +1131,11 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 		before := s.Pods[i]
 		s.Pods = slices.Clone(s.Pods)
 		s.Pods[i] = w.admitted(w.newPod(before.Name+evicted), p.NewPods.Sizes)
-		if w.ineffective && fmt.Sprint(withSizes(s.Pods[i].Containers, p.NewPods.Sizes)) != fmt.Sprint(s.Pods[i].Containers) {
-			w.vain++
+		if w.Ineffective && fmt.Sprint(withSizes(s.Pods[i].Containers, p.NewPods.Sizes)) != fmt.Sprint(s.Pods[i].Containers) {
+			w.Vain++
 		}
 		s.Pods[i].Ready = r.IntN(2) == 0
-		if broken, ours := brokenRule(s.Pods[i], p.NewPods.Sizes, s.Bounds); ours && !w.ineffective {
+		if broken, ours := brokenRule(s.Pods[i], p.NewPods.Sizes, s.Bounds); ours && !w.Ineffective {
 			t.Errorf("the API server makes no new pod: %s", broken)
 		}
 		return true
@@ -1189,8 +1148,8 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 	case is[plan.Rewrite](p):
 		w.apply(as[plan.Rewrite](p).Sizes)
 		s.Deployment.RollingOut = true
-		if w.set != "" {
-			w.set += "x"
+		if w.Set != "" {
+			w.Set += "x"
 		}
 		made := w.newPod("made")
 		if broken, ours := brokenRule(made, as[plan.Rewrite](p).Sizes, s.Bounds); ours {
@@ -1214,13 +1173,13 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 func (w *world) apply(sizes []plan.Size) {
 	containers := slices.Clone(w.situation.Deployment.Containers)
 	for i, c := range containers {
-		for _, before := range w.applied {
+		for _, before := range w.Applied {
 			if before.Container == c.Name {
 				containers[i].Resources = without(containers[i].Resources, w.onlyOriginals(before))
 			}
 		}
 	}
-	w.situation.Deployment.Containers, w.applied = withSizes(containers, sizes), sizes
+	w.situation.Deployment.Containers, w.Applied = withSizes(containers, sizes), sizes
 }
 
 func (w *world) onlyOriginals(size plan.Size) (out workload.Resources) {
@@ -1255,7 +1214,7 @@ func (w *world) restore() {
 	if len(found) > 0 {
 		w.apply(found)
 	}
-	w.applied, w.situation.Originals = nil, nil
+	w.Applied, w.situation.Originals = nil, nil
 }
 
 func exceeds(a, b quantity.Amounts) bool {
@@ -1368,8 +1327,8 @@ func defaulted(containers []workload.Container, b workload.Bounds) []workload.Co
 // newPod is a pod as the API server makes it from the template.
 func (w *world) newPod(name string) workload.Pod {
 	made := pod(name, defaulted(w.situation.Deployment.Containers, w.situation.Bounds)...)
-	made.ReplicaSet = w.set
-	made.Others, made.Overhead = defaulted(w.situation.Deployment.Others, w.situation.Bounds), w.overhead
+	made.ReplicaSet = w.Set
+	made.Others, made.Overhead = defaulted(w.situation.Deployment.Others, w.situation.Bounds), w.Overhead
 	made.QoS = workload.QoSOf(made.Containers, made.Others)
 	caughtUp(&made)
 	return made
@@ -1405,17 +1364,17 @@ func addInitContainers(d *workload.Deployment, init []workload.Container) {
 }
 
 // randomWorld makes up a world that the API server would accept.
-func randomWorld(r, more *rand.Rand) world {
+func randomWorld(r *rand.Rand) world {
 	some := func(p float64) bool { return r.Float64() < p }
 	cpu := func() int64 { return 1 + int64(math.Exp(r.Float64()*9)) }
 	memory := func() int64 { return mebi + int64(math.Exp(r.Float64()*8)*mebi*(0.5+r.Float64())) }
-	huge := some(0.05)
+	isHuge, isOdd := some(0.05), some(0.5)
 	amount := func() quantity.Amounts {
-		if huge && some(0.5) {
+		if isHuge && some(0.5) {
 			return quantity.Amounts{CPUMillis: quantity.MaxCPUMillis - r.Int64N(1000), MemoryBytes: quantity.MaxMemoryBytes - r.Int64N(1000)}
 		}
-		if more != nil && more.IntN(4) == 0 { // 0 beside a limit, thousandths of bytes, 1e3, and 1e9
-			return quantity.Amounts{CPUMillis: []int64{quantity.Smallest, 100, 1e6}[more.IntN(3)], MemoryBytes: []int64{quantity.Smallest, 1000, 1e9}[more.IntN(3)]}
+		if isOdd && some(0.25) { // 0 beside a limit, thousandths of bytes, 1e3, and 1e9
+			return quantity.Amounts{CPUMillis: []int64{quantity.Smallest, 100, 1e6}[r.IntN(3)], MemoryBytes: []int64{quantity.Smallest, 1000, 1e9}[r.IntN(3)]}
 		}
 		return quantity.Amounts{CPUMillis: cpu(), MemoryBytes: memory()}
 	}
@@ -1430,7 +1389,7 @@ func randomWorld(r, more *rand.Rand) world {
 	}
 
 	w := world{policy: plan.Policy{Cooldown: time.Duration(r.IntN(3)) * 5 * time.Minute, Tolerance: 0.1, Containers: map[string]plan.ContainerPolicy{}}}
-	w.policy.Mode = "InPlace"
+	w.Now, w.Chance, w.policy.Mode = noon, r.Uint64(), "InPlace"
 	if some(0.4) {
 		w.policy.Mode = "Rollout"
 	} else if some(0.15) {
@@ -1457,7 +1416,7 @@ func randomWorld(r, more *rand.Rand) world {
 		s.Deployment.Containers = append(s.Deployment.Containers, workload.Container{
 			Name: name, Resources: resources(requests, limits), RestartOnCPU: some(0.05), RestartOnMemory: some(0.05), Unreadable: some(0.01),
 		})
-		policy := plan.ContainerPolicy{CPU: some(0.9), Memory: some(0.9), Limits: ruleFor(some(0.7))}
+		policy := plan.ContainerPolicy{CPU: some(0.9), Memory: some(0.9), Limits: randomRule(r)}
 		if some(0.3) {
 			policy.MaxAllowed = partly(amount(), 0.3)
 		}
@@ -1484,7 +1443,7 @@ func randomWorld(r, more *rand.Rand) world {
 		addInitContainers(&s.Deployment, randomInitContainers(r, s.Bounds))
 	}
 	if some(0.1) {
-		w.overhead = partly(amount(), 0.5)
+		w.Overhead = partly(amount(), 0.5)
 	}
 	if some(0.1) {
 		s.Scaled = workload.Scaled{CPU: "web"}
@@ -1507,7 +1466,7 @@ func randomWorld(r, more *rand.Rand) world {
 			}
 		}
 		p.Running, p.Terminating, p.Current = !some(0.05), some(0.05), !some(0.1)
-		if !huge && some(0.3) { // resized before
+		if !isHuge && some(0.3) { // resized before
 			for j := range p.Containers {
 				c := &p.Containers[j]
 				c.Requests.CPUMillis, c.Limits.CPUMillis = c.Requests.CPUMillis*3, c.Limits.CPUMillis*3
@@ -1539,10 +1498,10 @@ func randomWorld(r, more *rand.Rand) world {
 	}
 	s.Deployment.Replicas, s.Deployment.Unavailable = int32(len(s.Pods)), int32(r.IntN(2))
 	if some(0.4) {
-		randomPace(r, &w.policy)
+		w.randomPace(r)
 	}
 	if some(0.3) {
-		s.Quotas, w.others = randomQuotas(r)
+		s.Quotas, w.Others = randomQuotas(r)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.policy.Containers)) {
 		policy := w.policy.Containers[name]
@@ -1552,16 +1511,15 @@ func randomWorld(r, more *rand.Rand) world {
 		}
 	}
 	if w.policy.Fallback == "" && some(0.5) {
-		w.policy.Fallback, w.policy.MinReplicas, w.ineffective = "Recreate", 1+r.Int32N(3), some(0.3)
+		w.policy.Fallback, w.policy.MinReplicas, w.Ineffective = "Recreate", 1+r.Int32N(3), some(0.3)
 		for i := range s.Pods { // flags of a kubelet are about a resize
 			if s.Pods[i].Resize != (workload.Resize{}) {
 				s.Pods[i].Resized = noon.Add(-time.Hour)
 			}
 		}
 	}
-	w.crowded = some(0.3)
+	w.Crowded = some(0.3)
 	s.Ceilings = randomCeilings(r)
-	w.trouble(more, noon)
 	w.count()
 	return w
 }

@@ -37,7 +37,7 @@ func FuzzEverySilenceHasAReason(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		some := func(p float64) bool { return r.Float64() < p }
-		w := randomWorld(r, nil)
+		w := randomWorld(r)
 		s := &w.situation
 		s.Deployment.Terminating, s.Deployment.RollingOut, s.Deployment.Paused = some(0.05), some(0.3), some(0.2)
 		if some(0.1) {

@@ -473,7 +473,7 @@ func FuzzVerification(f *testing.F) {
 				}
 			}
 			p := w.next(now)
-			checkDeterminism(t, r, seed, *w, p, now)
+			checkDeterminism(t, r, *w, p, now)
 			lost := r.IntN(10) == 0
 			last = w.pass(now, lost)
 			if p.Reverted != "" && !lost {
