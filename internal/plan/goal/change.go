@@ -71,17 +71,26 @@ func isApplied(actual, asked workload.Resources) bool {
 	return !slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return !r.IsApplied(actual, asked) })
 }
 
-// part is the sizes with those resources that are included, and the others as the pod has them.
-func (cs Changes) part(includes func(r model.Resource, has, size workload.Resources) bool) Changes {
+// With are the changes with other sizes.
+func (cs Changes) With(size func(Change) workload.Resources) Changes {
 	out := slices.Clone(cs)
 	for i, c := range cs {
-		for _, r := range model.Resources {
-			if !includes(r, c.Has.Resources, c.Size) {
-				r.Copy(&out[i].Size, c.Has.Resources)
-			}
-		}
+		out[i].Size = size(c)
 	}
 	return out
+}
+
+// part is the sizes with those resources that are included, and the others as the pod has them.
+func (cs Changes) part(includes func(r model.Resource, has, size workload.Resources) bool) Changes {
+	return cs.With(func(c Change) workload.Resources {
+		size := c.Size
+		for _, r := range model.Resources {
+			if !includes(r, c.Has.Resources, c.Size) {
+				r.Copy(&size, c.Has.Resources)
+			}
+		}
+		return size
+	})
 }
 
 // Only is the sizes without the changes of the other resource.
@@ -99,34 +108,35 @@ func (cs Changes) Lowered() Changes {
 
 // Unchanged keeps the pod's resources.
 func (cs Changes) Unchanged() Changes {
-	return cs.part(func(model.Resource, workload.Resources, workload.Resources) bool { return false })
+	return cs.With(func(c Change) workload.Resources { return c.Has.Resources })
 }
 
 // WithMemoryLimits is the sizes with no lower memory limit than the pod has.
 func (cs Changes) WithMemoryLimits() Changes {
-	out := slices.Clone(cs)
-	for i, c := range cs {
-		out[i].Size.Limits.MemoryBytes = max(c.Size.Limits.MemoryBytes, c.Has.Limits.MemoryBytes)
-	}
-	return out
+	return cs.With(func(c Change) workload.Resources {
+		c.Size.Limits.MemoryBytes = max(c.Size.Limits.MemoryBytes, c.Has.Limits.MemoryBytes)
+		return c.Size
+	})
 }
 
 // withMemory is the sizes with no less memory than the pod has, which it may need to start.
 func (cs Changes) withMemory() Changes {
-	out := slices.Clone(cs)
-	for i, c := range cs {
-		larger := largerOf(c.Size, c.Has.Resources)
-		model.Memory.Copy(&out[i].Size, larger)
-	}
-	return out
+	return cs.With(func(c Change) workload.Resources {
+		model.Memory.Copy(&c.Size, c.larger())
+		return c.Size
+	})
 }
 
-func largerOf(a, b workload.Resources) workload.Resources {
+// larger has the larger one of each amount.
+func (c Change) larger() workload.Resources {
 	for _, r := range model.Resources {
-		r.Put(&a, max(r.Request(a), r.Request(b)), max(r.Limit(a), r.Limit(b)))
+		r.Put(&c.Size, max(r.Request(c.Size), r.Request(c.Has.Resources)), max(r.Limit(c.Size), r.Limit(c.Has.Resources)))
 	}
-	return a
+	return c.Size
 }
+
+// covering is the size with the amounts that the container has where it has none.
+func (c Change) covering() workload.Resources { return Cover(c.Has.Resources, c.Size) }
 
 func resized(f workload.Footprint, sizes []model.Size) workload.Footprint {
 	return f.With(func(c workload.Container) workload.Resources {

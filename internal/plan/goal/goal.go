@@ -166,13 +166,12 @@ func doubled(v, most int64) int64 {
 // Rescued are the sizes of a pod that is about to be replaced. They are its current sizes, but with
 // memory up to the decided size where it has less than the floor of an OOM kill.
 func (p Pod) Rescued() Changes {
-	out, _ := p.Decided()
-	for i, size := range out {
-		kept := size.Has.Resources
-		if kept.Requests.MemoryBytes < min(size.Goal.Recommendation.OOMFloor, size.Size.Requests.MemoryBytes) {
-			model.Memory.Put(&kept, size.Size.Requests.MemoryBytes, max(kept.Limits.MemoryBytes, size.Size.Limits.MemoryBytes))
+	decided, _ := p.Decided()
+	return decided.With(func(c Change) workload.Resources {
+		kept := c.Has.Resources
+		if kept.Requests.MemoryBytes < min(c.Goal.Recommendation.OOMFloor, c.Size.Requests.MemoryBytes) {
+			model.Memory.Put(&kept, c.Size.Requests.MemoryBytes, max(kept.Limits.MemoryBytes, c.Size.Limits.MemoryBytes))
 		}
-		out[i].Size = kept
-	}
-	return out.KeepingBurstable(p.Pod)
+		return kept
+	}).KeepingBurstable(p.Pod)
 }

@@ -61,7 +61,7 @@ func (g Goals) Next() model.NewPods {
 
 // obstacle keeps a pod of this size from being created, or from a node where one of the template's size would start.
 func (n next) obstacle() model.Obstacle {
-	return cmp.Or(n.OutOfBounds(n.started()), n.OutOfBounds(n.sizes.covering().Sizes()), n.overQuota(), n.unschedulable())
+	return cmp.Or(n.OutOfBounds(n.started()), n.OutOfBounds(n.sizes.With(Change.covering).Sizes()), n.overQuota(), n.unschedulable())
 }
 
 func (g Goals) newPod() workload.Footprint { return g.NewPod().With(g.Bounds.Defaulted) }
@@ -251,24 +251,12 @@ func (g Goals) IsAvailable(pod workload.Pod) bool {
 
 // started are the sizes with which the pod starts: exactly these if its ReplicaSet has proved them.
 func (n next) started() []model.Size {
-	whole := n.sizes.covering()
+	whole := n.sizes.With(Change.covering)
 	isProved := n.provedBy != "" && slices.ContainsFunc(n.Pods, func(pod workload.Pod) bool { return pod.Current && pod.ReplicaSet == n.provedBy })
 	if isProved || n.Policy.SizesOnlyNewPods() {
 		return whole.Sizes()
 	}
-	for i, c := range whole { // no less than the template has
-		whole[i].Size = largerOf(c.Size, c.Has.Resources)
-	}
-	return whole.Sizes()
-}
-
-// covering is the sizes with the amounts that a container has where they have none.
-func (cs Changes) covering() Changes {
-	out := slices.Clone(cs)
-	for i, c := range cs {
-		out[i].Size = Cover(c.Has.Resources, c.Size)
-	}
-	return out
+	return whole.With(Change.larger).Sizes() // no less than the template has
 }
 
 // starts is the CPU with which containers with a startupBoost start in new pods: what a pod would be

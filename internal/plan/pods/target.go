@@ -10,6 +10,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // A rollout leaves pods of an older template behind until it has replaced them. While it is paused or
@@ -100,12 +101,12 @@ func (t target) memoryFirst(pod goal.Pod) target {
 	if !pod.Decision.IsUrgentRestart() || !slices.ContainsFunc(t.sizes, isRaised) {
 		return t
 	}
-	sizes := slices.Clone(t.sizes)
-	for i, c := range sizes {
+	sizes := t.sizes.With(func(c goal.Change) workload.Resources {
 		if model.CPU.Raises(c.Has.Resources, c.Size) {
-			model.CPU.Copy(&sizes[i].Size, c.Has.Resources)
+			model.CPU.Copy(&c.Size, c.Has.Resources)
 		}
-	}
+		return c.Size
+	})
 	if sizes = sizes.KeepingBurstable(pod.Pod); pod.IsPossible(sizes) {
 		t.sizes = sizes
 	}
