@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -115,35 +115,58 @@ func (r *Reconciler) scalerOf(ctx context.Context, owner *v1beta1.ScaledDeployme
 	return &found, "", nil
 }
 
-// deploymentsOf reads the Deployments that the owner controls, by UID, from the API server. The cache names them, with or without
-// our label. It may lack one that we have just created, so before another one is created, those with our label are listed: a
-// Deployment has it from its creation, and the namespace may have thousands of others.
+// deploymentsOf reads the Deployments that the owner controls from the API server. The cache names them, with or without our label. It
+// may lack one that we have just created, so before another one is created, those with our label are listed: a Deployment has it from
+// its creation.
 func (r *Reconciler) deploymentsOf(ctx context.Context, owner *v1beta1.ScaledDeployment) (found []appsv1.Deployment, err error) {
 	cached, err := inventory.DeploymentsOf(ctx, r.Client, owner)
 	if err != nil {
 		return nil, err
 	}
-	var selections []client.ListOption
+	names := sets.New[string]()
 	for i := range cached {
-		selections = append(selections, client.MatchingFields{metav1.ObjectNameField: cached[i].Name})
+		names.Insert(cached[i].Name)
 	}
-	if !slices.ContainsFunc(cached, func(d appsv1.Deployment) bool { return d.Name == deploymentName(owner) }) {
-		selections = append(selections, client.MatchingLabels{v1beta1.ScaledDeploymentLabel: owner.Name})
-	}
-	for _, selection := range selections {
-		var live appsv1.DeploymentList
-		if err := r.Live.List(ctx, &live, client.InNamespace(owner.Namespace), selection); err != nil {
-			return nil, fmt.Errorf("listing the Deployments of %s/%s: %w", owner.Namespace, owner.Name, err)
+	if !names.Has(deploymentName(owner)) {
+		if err := r.addLabelled(ctx, owner, names); err != nil {
+			return nil, err
 		}
-		for i := range live.Items {
-			d := &live.Items[i]
-			if metav1.IsControlledBy(d, owner) && !slices.ContainsFunc(found, func(o appsv1.Deployment) bool { return o.UID == d.UID }) {
-				found = append(found, *d)
-			}
+	}
+	for _, name := range sets.List(names) {
+		var live appsv1.DeploymentList
+		if err := r.Live.List(ctx, &live, client.InNamespace(owner.Namespace), client.MatchingFields{metav1.ObjectNameField: name}); err != nil {
+			return nil, fmt.Errorf("reading Deployment %s/%s: %w", owner.Namespace, name, err)
+		}
+		if len(live.Items) > 0 && metav1.IsControlledBy(&live.Items[0], owner) {
+			found = append(found, live.Items[0])
 		}
 	}
 	return found, nil
 }
+
+// addLabelled adds the names of the Deployments with our label that the owner controls. Any user of the namespace can label thousands
+// of large ones, so they are read in small pages.
+func (r *Reconciler) addLabelled(ctx context.Context, owner *v1beta1.ScaledDeployment, names sets.Set[string]) error {
+	ours, next := client.MatchingLabels{v1beta1.ScaledDeploymentLabel: owner.Name}, ""
+	for {
+		page := &metav1.PartialObjectMetadataList{}
+		page.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
+		if err := r.Live.List(ctx, page, client.InNamespace(owner.Namespace), ours, client.Limit(pageSize), client.Continue(next)); err != nil {
+			return fmt.Errorf("listing the Deployments of %s/%s: %w", owner.Namespace, owner.Name, err)
+		}
+		for i := range page.Items {
+			if metav1.IsControlledBy(&page.Items[i], owner) {
+				names.Insert(page.Items[i].Name)
+			}
+		}
+		if next = page.Continue; next == "" {
+			return nil
+		}
+	}
+}
+
+// pageSize is the number of objects of other users that are read at once.
+const pageSize = 10
 
 // foreignObject reads the object with that name. It describes an object that the owner
 // does not control, and returns "" for any other and for none.

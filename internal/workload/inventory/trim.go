@@ -158,14 +158,13 @@ func trimHPA(o *autoscalingv2.HorizontalPodAutoscaler) {
 // trimDeployment keeps what a scaler reads. Of one that a ScaledDeployment controls, it keeps nothing else either: a reconcile of the
 // ScaledDeployment reads it live.
 func trimDeployment(d *appsv1.Deployment) {
-	isLarge := IsTooLarge(d)
-	trimMetadata(d)
-	d.Annotations, d.Labels = nil, nil
 	spec := &d.Spec.Template.Spec
-	if isLarge = isLarge || len(spec.Containers)+len(spec.InitContainers) > mostContainers; isLarge {
+	if IsTooLarge(d) || len(spec.Containers)+len(spec.InitContainers) > mostContainers {
 		stripDeployment(d)
 		return
 	}
+	trimMetadata(d)
+	d.Annotations, d.Labels = nil, nil
 	if d.Spec.Selector.Size() > mostOfSelector {
 		d.Spec.Selector = nil
 	}
