@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: hack/version.sh <version>
 #
-# Makes this tree the given version, to be reviewed and committed: the version in config/manager, the time of the release, the
+# Makes this tree the given version, to be reviewed and committed: the version in config/manager and of the admission policies, the time of the release, the
 # entry in CHANGELOG.md, the channel candidate, and the version of the API that modules require. The bundle of a released version
 # before it is kept in catalog/bundles. "make version" calls it, and then generates the other files.
 set -euo pipefail
@@ -39,6 +39,7 @@ if [[ $version != "$current" ]]; then
 fi
 
 sed -i "s/newTag: v$current\$/newTag: v$version/" "$kustomization"
+sed -i -E "s/(policies |version: )v${current//./\\.}([)}])/\1v$version\2/" config/components/admission-policies/*.yaml
 # The API is a module of its own, with the version of the operator.
 api=github.com/verticalscaler/verticalscaler-operator/api
 grep -rlE --include=go.mod --exclude-dir=bin "$api v" . | xargs -r sed -i -E "s|($api) v[^ ]+|\1 v$version|"

@@ -41,6 +41,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/rollback"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -280,7 +281,10 @@ func newAPIServer(t *testing.T) *apiServer {
 	a, stray, pending := newPod("shop", "a", "web", "230m", "480Mi", ""), newPod("shop", "stray", "web-other", "230m", "480Mi", ""), newPod("shop", "c", "web", "9", "480Mi", "")
 	pending.Status.Phase = corev1.PodPending
 	s.put(web, late, owner, newDeployment("shop", "web", 1, "500m", "1Gi", ""), a, newPod("shop", "b", "web", "230m", "480Mi", ""), pending, stray, newPod("other", "a", "web", "230m", "480Mi", ""),
-		usageOf(a, "41m", "60Mi"), usageOf(stray, "41m", "60Mi"), &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "verticalscaler-users"}})
+		usageOf(a, "41m", "60Mi"), usageOf(stray, "41m", "60Mi"))
+	for _, name := range release.AdmissionPolicyNames {
+		s.put(&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{release.VersionLabel: "v0.1.0"}}})
+	}
 	return s
 }
 

@@ -29,6 +29,16 @@ const (
 	namespace = "verticalscaler-system"
 )
 
+// AdmissionPolicyNames are the names of the policies in AdmissionPolicies.
+var AdmissionPolicyNames = []string{
+	"verticalscaler-checkpoints", "verticalscaler-operator-deployments", "verticalscaler-operator-evictions", "verticalscaler-operator-objects",
+	"verticalscaler-operator-owned", "verticalscaler-operator-pods", "verticalscaler-operator-scalers", "verticalscaler-promotions",
+	"verticalscaler-users", "verticalscaler-users-policies", "verticalscaler-warnings", "verticalscaler-warnings-target",
+}
+
+// VersionLabel is the label of a policy with the version of its release.
+const VersionLabel = "app.kubernetes.io/version"
+
 // Release is the release of the running operator. The zero value is the latest one, in the usual namespace.
 type Release struct {
 	// Version is the operator's version, such as v0.1.0. Anything else was built from a checkout, which has the files. Empty is
@@ -39,6 +49,11 @@ type Release struct {
 }
 
 var isVersion = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
+
+// Has reports whether a file of that version belongs to the release. A build from a checkout has no version to compare.
+func (r Release) Has(version string) bool {
+	return !isVersion.MatchString(r.Version) || r.Version == version
+}
 
 // Install is the command that installs one of the files, in a shell. Recreate and Policies grant rights to the operator's
 // service account, so the command names its namespace.

@@ -6,6 +6,7 @@ package release_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,35 @@ func TestInstall(t *testing.T) {
 	} {
 		if got := tc.release.Install(tc.file); got != tc.want {
 			t.Errorf("%+v: %s\nwant %s", tc.release, got, tc.want)
+		}
+	}
+}
+
+// The list, the messages that the operator reads, and the label have what the manifests have.
+func TestTheAdmissionPoliciesHaveTheVersionOfTheRelease(t *testing.T) {
+	text := func(file string) string {
+		content, err := os.ReadFile(filepath.Join("..", "..", "config", filepath.FromSlash(file)))
+		must.Succeed(t, err)
+		return string(content)
+	}
+	_, version, _ := strings.Cut(text("manager/kustomization.yaml"), "newTag: ")
+	version, _, _ = strings.Cut(version, "\n")
+	const component = "components/admission-policies/"
+	_, resources, _ := strings.Cut(text(component+"kustomization.yaml"), "resources:\n")
+	var names []string
+	for line := range strings.Lines(resources) {
+		if file, ok := strings.CutPrefix(strings.TrimSpace(line), "- "); ok && strings.HasSuffix(file, ".yaml") {
+			names = append(names, "verticalscaler-"+strings.ReplaceAll(strings.TrimSuffix(file, ".yaml"), "_", "-"))
+		}
+	}
+	if !slices.Equal(names, release.AdmissionPolicyNames) {
+		t.Errorf("the component has %q, the list %q", names, release.AdmissionPolicyNames)
+	}
+	for file, want := range map[string]string{
+		"kustomization.yaml": release.VersionLabel + ": " + version + "}", "operator_objects.yaml": "(policies " + version + ")", "operator_deployments.yaml": "(policies " + version + ")",
+	} {
+		if strings.Count(text(component+file), want) != 1 {
+			t.Errorf("%s has no %q", file, want)
 		}
 	}
 }

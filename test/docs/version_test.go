@@ -27,6 +27,7 @@ func newReleaseTree(t *testing.T) releaseTree {
 		r.write(name, read(t, filepath.Join(root, filepath.FromSlash(name))))
 	}
 	r.write("config/manager/kustomization.yaml", "images:\n- name: manager\n  newName: example.com/scaler-operator\n  newTag: v0.1.0\n")
+	r.write("config/components/admission-policies/one.yaml", "labels: {app.kubernetes.io/version: v0.1.0}\nmessage: no (policies v0.1.0)\napiVersion: v0.1.00\n")
 	r.write("config/manifests/bases/verticalscaler-operator.clusterserviceversion.yaml", "metadata:\n  annotations:\n    createdAt: \"2026-01-02T00:00:00Z\"\n")
 	r.write("catalog/verticalscaler-operator.yaml", "candidate:\n  bundles:\n    - image: example.com/scaler-operator-bundle:v0.1.0\n"+
 		"fast:\n  bundles:\n    - image: example.com/scaler-operator-bundle:v0.1.0\nstable:\n  bundles:\n    - image: example.com/scaler-operator-bundle:v0.1.0\n")
@@ -114,6 +115,9 @@ func TestALaterVersionKeepsTheReleasedBundle(t *testing.T) {
 	}
 	if got := r.read("config/manager/kustomization.yaml"); !strings.HasSuffix(got, "newTag: v0.2.0\n") {
 		t.Errorf("the version is\n%s", got)
+	}
+	if got := r.read("config/components/admission-policies/one.yaml"); got != "labels: {app.kubernetes.io/version: v0.2.0}\nmessage: no (policies v0.2.0)\napiVersion: v0.1.00\n" {
+		t.Errorf("the admission policies are of\n%s", got)
 	}
 	if got := r.read("examples/one/go.mod"); !strings.HasSuffix(got, "verticalscaler-operator/api v0.2.0\n") {
 		t.Errorf("the module is\n%s", got)

@@ -1,12 +1,14 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies reports missing admission policies.
+// Package policies reports admission policies that are missing or of another version.
 //
 // A bundle for OLM cannot contain the policies, so an administrator can forget them. The operator
 // has no right on policies, not even to read them. Instead it sends the API server dry runs that a
-// policy rejects. If the API server accepts one, the policy is missing. Nothing is stored in either
-// case.
+// policy rejects. If the API server accepts one, the policy is missing. The rejection has the version
+// of the policy. Nothing is stored in either case.
+//
+// Other users' requests show the other policies. "kubectl vscaler check" compares them all.
 //
 // A request rejected for another reason does not show whether a policy exists: rights may be
 // missing, and then the policy has no requests to limit.
@@ -14,6 +16,7 @@ package policies
 
 import (
 	"context"
+	"regexp"
 	"strings"
 	"time"
 
@@ -36,6 +39,7 @@ import (
 const (
 	ReasonInstalled = "PoliciesInstalled"
 	ReasonMissing   = "PoliciesMissing"
+	ReasonOutdated  = "PoliciesOutdated"
 )
 
 const (
@@ -51,7 +55,7 @@ const (
 
 var missing = metrics.NewGauge(metrics.Metric{
 	Name:      "verticalscaler_admission_policy_missing",
-	Help:      "1 if the API server would do what the admission policy refuses, 0 if the policy refuses it. Absent while this is not known.",
+	Help:      "1 if the API server would do what the admission policy refuses, or the policy is not that of the operator's version, 0 if it is. Absent while this is not known.",
 	Labels:    []string{"policy"},
 	Stability: metrics.Beta,
 })
@@ -91,8 +95,8 @@ type Check struct {
 	Release release.Release
 	Clock   clock.Clock
 
-	// reported are the missing policies of the last report; nil before the first one.
-	reported *string
+	// reported is the condition of the last report.
+	reported metav1.Condition
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -115,7 +119,7 @@ func (c *Check) Start(ctx context.Context) error {
 
 // Round checks the policies once, and reports the result if it has changed.
 func (c *Check) Round(ctx context.Context) {
-	var lacks []string
+	var lacks, old []string
 	isKnown := false
 	for _, p := range probes(c.Namespace) {
 		switch err := c.Client.Create(ctx, p.object, client.DryRunAll); {
@@ -124,53 +128,74 @@ func (c *Check) Round(ctx context.Context) {
 			missing.WithLabelValues(p.policy).Set(1)
 		case isRefusal(err, p.policy):
 			isKnown = true
-			missing.WithLabelValues(p.policy).Set(0)
+			found := versionIn(err)
+			if c.Release.Has(found) {
+				missing.WithLabelValues(p.policy).Set(0)
+				continue
+			}
+			old = append(old, p.policy+" ("+found+")")
+			missing.WithLabelValues(p.policy).Set(1)
 		default:
 			missing.DeleteLabelValues(p.policy)
 		}
 	}
 	if isKnown {
-		c.report(ctx, strings.Join(lacks, ", "))
+		c.report(ctx, c.conditionOf(strings.Join(lacks, ", "), strings.Join(old, ", ")))
 	}
 }
 
-// conditionOf is the condition about the missing policies.
-func conditionOf(lacks, install string) metav1.Condition {
-	if lacks == "" {
-		return metav1.Condition{Type: ConditionType, Status: metav1.ConditionTrue, Reason: ReasonInstalled, Message: "The admission policies limit what the operator can do"}
+// conditionOf is the condition about policies that are missing, or not of the operator's version.
+func (c *Check) conditionOf(lacks, old string) metav1.Condition {
+	install := c.Release.Install(release.AdmissionPolicies)
+	switch {
+	case lacks != "":
+		return metav1.Condition{
+			Type: ConditionType, Status: metav1.ConditionFalse, Reason: ReasonMissing,
+			Message: "Admission policies are missing: " + lacks + ". Without them, the operator's token is worth more than the operator needs. To install them: " + install,
+		}
+	case old != "":
+		return metav1.Condition{
+			Type: ConditionType, Status: metav1.ConditionFalse, Reason: ReasonOutdated,
+			Message: "Admission policies are not those of the operator's version, " + c.Release.Version + ": " + old + ". To upgrade them: " + install,
+		}
 	}
 	return metav1.Condition{
-		Type: ConditionType, Status: metav1.ConditionFalse, Reason: ReasonMissing,
-		Message: "Admission policies are missing: " + lacks + ". Without them, the operator's token is worth more than the operator needs. To install them: " + install,
+		Type: ConditionType, Status: metav1.ConditionTrue, Reason: ReasonInstalled,
+		Message: "The admission policies that the operator can ask for are those of its version. To compare all of them: kubectl vscaler check",
 	}
 }
 
-// report logs and reports the missing policies, unless that has been done.
-func (c *Check) report(ctx context.Context, lacks string) {
-	if c.reported != nil && *c.reported == lacks {
+// report logs and reports a condition, unless that has been done.
+func (c *Check) report(ctx context.Context, now metav1.Condition) {
+	if c.reported == now {
 		return
 	}
-	logger, install := log.FromContext(ctx), c.Release.Install(release.AdmissionPolicies)
+	logger := log.FromContext(ctx)
 	if c.Condition != nil {
-		if err := c.Condition.Set(ctx, conditionOf(lacks, install)); err != nil {
+		if err := c.Condition.Set(ctx, now); err != nil {
 			logger.Error(err, "Cannot report whether the admission policies are installed", "retryAfter", interval.String())
 			return
 		}
 	}
-	switch {
-	case lacks != "":
-		logger.Info("Admission policies are missing: the operator's token is worth more than the operator needs", "missing", lacks, "command", install)
-	case c.reported != nil:
-		logger.Info("The admission policies are installed")
-	default:
-		logger.V(1).Info("The admission policies are installed")
+	if now.Status == metav1.ConditionFalse || c.reported.Type != "" {
+		logger.Info("The state of the admission policies has changed", "reason", now.Reason, "message", now.Message)
 	}
-	c.reported = &lacks
+	c.reported = now
 }
 
 // isRefusal reports whether a policy has refused a request.
 func isRefusal(err error, policy string) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") && strings.Contains(err.Error(), policy)
+}
+
+var version = regexp.MustCompile(`\(policies (v[^)\s]+)\)`)
+
+// versionIn is the version of the policy that has refused a request.
+func versionIn(err error) string {
+	if found := version.FindStringSubmatch(err.Error()); found != nil {
+		return found[1]
+	}
+	return "unknown"
 }
 
 // probe is a request that only a policy refuses.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -52,29 +53,42 @@ func (w *fakeAPI) check(t *testing.T) *Check {
 			return w.lease
 		},
 	})
-	return &Check{Client: c, Condition: w, Namespace: "operators", Clock: testclock.NewFakeClock(time.Now())}
+	return &Check{Client: c, Condition: w, Namespace: "operators", Release: release.Release{Version: "v0.2.0"}, Clock: testclock.NewFakeClock(time.Now())}
 }
 
 func TestMissingPoliciesAreReportedOnce(t *testing.T) {
 	forbidden := func(why string) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "any"}, Name, errors.New(why))
 	}
-	by := func(policy string) error {
-		return forbidden("ValidatingAdmissionPolicy 'verticalscaler-" + policy + "' with binding 'verticalscaler-" + policy + "' denied request: no")
+	of := func(policy, message string) error {
+		return forbidden("ValidatingAdmissionPolicy 'verticalscaler-" + policy + "' with binding 'verticalscaler-" + policy + "' denied request: " + message)
 	}
-	const installed = "True PoliciesInstalled: The admission policies limit what the operator can do"
+	by := func(policy string) error { return of(policy, "no (policies v0.2.0)") }
+	const installed = "True PoliciesInstalled: The admission policies that the operator can ask for are those of its version. To compare all of them: kubectl vscaler check"
+	outdated := func(names string) string {
+		return "False PoliciesOutdated: Admission policies are not those of the operator's version, v0.2.0: " + names + ". To upgrade them: " +
+			"kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/download/v0.2.0/admission-policies.yaml"
+	}
 	without := func(names string) string {
 		return "False PoliciesMissing: Admission policies are missing: " + names + ". Without them, the operator's token is worth more than the " +
-			"operator needs. To install them: kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/admission-policies.yaml"
+			"operator needs. To install them: kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/download/v0.2.0/admission-policies.yaml"
 	}
 	for name, tc := range map[string]struct {
 		lease, deployment error
 		want              []string
 		metric            map[string]float64
 	}{
-		"all are there":                    {by("operator-objects"), by("operator-deployments"), []string{installed}, map[string]float64{"operator-objects": 0, "operator-deployments": 0}},
-		"none is there":                    {nil, nil, []string{without("operator-objects, operator-deployments")}, map[string]float64{"operator-objects": 1, "operator-deployments": 1}},
-		"one is missing":                   {by("operator-objects"), nil, []string{without("operator-deployments")}, map[string]float64{"operator-objects": 0, "operator-deployments": 1}},
+		"all are there":  {by("operator-objects"), by("operator-deployments"), []string{installed}, map[string]float64{"operator-objects": 0, "operator-deployments": 0}},
+		"none is there":  {nil, nil, []string{without("operator-objects, operator-deployments")}, map[string]float64{"operator-objects": 1, "operator-deployments": 1}},
+		"one is missing": {by("operator-objects"), nil, []string{without("operator-deployments")}, map[string]float64{"operator-objects": 0, "operator-deployments": 1}},
+		"of an older version": {
+			of("operator-objects", "no (policies v0.1.9)"), of("operator-deployments", "no"),
+			[]string{outdated("operator-objects (v0.1.9), operator-deployments (unknown)")}, map[string]float64{"operator-objects": 1, "operator-deployments": 1},
+		},
+		"one is missing, the other of an older version": {
+			of("operator-objects", "no (policies v0.1.9)"), nil,
+			[]string{without("operator-deployments")}, map[string]float64{"operator-objects": 1, "operator-deployments": 1},
+		},
 		"a right is missing":               {by("operator-objects"), forbidden(`User "x" cannot create resource "deployments"`), []string{installed}, map[string]float64{"operator-objects": 0}},
 		"another policy refuses":           {forbidden("ValidatingAdmissionPolicy 'ours' denied request: no"), forbidden("exceeded quota"), nil, nil},
 		"the API server cannot be reached": {errors.New("connection refused"), apierrors.NewInternalError(errors.New("no dry run")), nil, nil},
@@ -94,6 +108,15 @@ func TestMissingPoliciesAreReportedOnce(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a build from a checkout has no version to compare", func(t *testing.T) {
+		w := &fakeAPI{lease: by("operator-objects"), deployment: by("operator-deployments")}
+		c := w.check(t)
+		c.Release.Version = "v0.3.0-dev"
+		c.Round(t.Context())
+		if diff := cmp.Diff([]string{installed}, w.conditions); diff != "" {
+			t.Errorf("conditions (-want +got):\n%s", diff)
+		}
+	})
 	t.Run("they are installed later", func(t *testing.T) {
 		w := &fakeAPI{}
 		c := w.check(t)

@@ -6,6 +6,7 @@ package check
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,6 +35,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
@@ -141,6 +143,7 @@ func Run(ctx context.Context, cluster *kube.Cluster) (findings []Finding, err er
 	}
 	run("Usage (metrics.k8s.io)", p.metrics)
 	run("Admission policies", p.policies)
+	run("Policies for new pods", p.newPods)
 	run("VerticalPodAutoscalers", p.vpas)
 	run("HorizontalPodAutoscalers", p.hpas)
 	run("Scalers", p.scalers)
@@ -339,13 +342,49 @@ func (p *preflight) metrics(ctx context.Context) (checkResult, string, error) {
 func (p *preflight) policies(ctx context.Context) (checkResult, string, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	err := p.client.List(ctx, &policies)
-	isOurs := func(v admissionv1.ValidatingAdmissionPolicy) bool {
-		return strings.HasPrefix(v.Name, "verticalscaler-")
+	versions := map[string]string{}
+	for i := range policies.Items {
+		versions[policies.Items[i].Name] = cmp.Or(policies.Items[i].Labels[release.VersionLabel], "unknown")
 	}
-	if !slices.ContainsFunc(policies.Items, isOurs) {
-		return checkWarned, "none is installed, so users can size what they may not change: " + release.Release{Version: cli.Version}.Install(release.AdmissionPolicies), err
+	of := release.Release{Version: cli.Version}
+	if operator, ok := p.operators.For(p.namespace); ok && operator.Version != "" {
+		of.Version = operator.Version
 	}
-	return checkOK, "they are installed", err
+	var missing, old []string
+	for _, name := range release.AdmissionPolicyNames {
+		switch version := versions[name]; {
+		case version == "":
+			missing = append(missing, name)
+		case !of.Has(version):
+			old = append(old, name+" ("+version+")")
+		}
+	}
+	install := ". To install them: " + of.Install(release.AdmissionPolicies)
+	switch {
+	case len(missing) == len(release.AdmissionPolicyNames):
+		return checkWarned, "none is installed, so users can size what they may not change" + install, err
+	case len(missing) > 0:
+		return checkWarned, "missing: " + strings.Join(missing, ", ") + install, err
+	case len(old) > 0:
+		return checkWarned, "not of the operator's version, " + of.Version + ": " + strings.Join(old, ", ") + install, err
+	}
+	return checkOK, fmt.Sprintf("all %d are installed", len(release.AdmissionPolicyNames)), err
+}
+
+// newPods names policies for new pods that an older version has left.
+func (p *preflight) newPods(ctx context.Context) (checkResult, string, error) {
+	var policies admissionv1.MutatingAdmissionPolicyList
+	err := p.client.List(ctx, &policies)
+	var old []string
+	for i := range policies.Items {
+		if name := policies.Items[i].Name; strings.HasPrefix(name, "verticalscaler-new-pods-") && name != admission.PolicyName {
+			old = append(old, name)
+		}
+	}
+	if len(old) == 0 {
+		return checkOK, "no older version has left one", client.IgnoreNotFound(err)
+	}
+	return checkWarned, "of another version. If no operator of that version runs: kubectl delete mutatingadmissionpolicies,mutatingadmissionpolicybindings " + strings.Join(old, " "), nil
 }
 
 func (p *preflight) vpas(ctx context.Context) (checkResult, string, error) {

@@ -10,12 +10,16 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -42,6 +46,52 @@ func TestVersionsMayBeOneMinorVersionApart(t *testing.T) {
 		}
 		if result != tc.want || !strings.Contains(message, tc.plugin) || !strings.Contains(message, tc.operator) {
 			t.Errorf("operator %q, plugin %q: %s %s, want %s", tc.operator, tc.plugin, result, message, tc.want)
+		}
+	}
+}
+
+// One policy of the set says nothing about the others, nor about their version.
+func TestAllAdmissionPoliciesAreCompared(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(name string, labels map[string]string) (exists bool)
+		want   checkResult
+		words  string
+	}{
+		"all":  {func(string, map[string]string) bool { return true }, checkOK, "all "},
+		"none": {func(string, map[string]string) bool { return false }, checkWarned, "none is installed"},
+		"one":  {func(name string, _ map[string]string) bool { return name == "verticalscaler-warnings" }, checkWarned, "missing: verticalscaler-checkpoints, "},
+		"an older one": {func(name string, labels map[string]string) bool {
+			if name == "verticalscaler-users" {
+				labels[release.VersionLabel] = "v0.1.0"
+			}
+			return true
+		}, checkWarned, "not of the operator's version, v0.2.0: verticalscaler-users (v0.1.0). To install them: "},
+		"one without a version": {func(name string, labels map[string]string) bool {
+			if name == "verticalscaler-users" {
+				delete(labels, release.VersionLabel)
+			}
+			return true
+		}, checkWarned, "verticalscaler-users (unknown)"},
+	} {
+		builder := fake.NewClientBuilder()
+		for _, policy := range release.AdmissionPolicyNames {
+			labels := map[string]string{release.VersionLabel: "v0.2.0"}
+			if tc.change(policy, labels) {
+				builder.WithObjects(&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy, Labels: labels}})
+			}
+		}
+		p := &preflight{client: builder.Build(), namespace: "shop", operators: explain.Operators{{Version: "v0.2.0"}}}
+		if result, message, err := p.policies(t.Context()); result != tc.want || !strings.Contains(message, tc.words) || err != nil {
+			t.Errorf("%s: %s %s, %v", name, result, message, err)
+		}
+	}
+}
+
+func TestPoliciesForNewPodsOfOlderVersionsAreNamed(t *testing.T) {
+	for old, want := range map[string]checkResult{"verticalscaler-new-pods-4": checkWarned, admission.PolicyName: checkOK, "ours": checkOK} {
+		p := &preflight{client: fake.NewClientBuilder().WithObjects(&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: old}}).Build()}
+		if result, message, err := p.newPods(t.Context()); result != want || err != nil || strings.Contains(message, old) != (want == checkWarned) {
+			t.Errorf("%s: %s %s, %v", old, result, message, err)
 		}
 	}
 }
