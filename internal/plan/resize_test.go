@@ -316,3 +316,22 @@ func TestOfWhatIsContestedTheAPIServerIsAsked(t *testing.T) {
 		t.Errorf("asked for what is not contested: %+v", c)
 	}
 }
+
+// oneKilled is a pod with an OOM kill that was resized two minutes ago, beside large siblings.
+func oneKilled(siblings int, c workload.Container, kill workload.OOMKill) func(*world) {
+	first := with(pod("web-1", c), func(p *workload.Pod) {
+		kill.Container, p.Resized = "app", noon.Add(-2*time.Minute)
+		p.Kills = []workload.OOMKill{kill}
+	})
+	all := []workload.Pod{first, pod("web-2", large()), pod("web-3", large())}
+	return pods(all[:1+siblings]...)
+}
+
+func TestAnOutlierIsOneOfAtLeastThreePods(t *testing.T) {
+	kill := workload.OOMKill{At: noon.Add(-time.Minute), HitBytes: 512 * mebi}
+	rule := rulesOf(t)
+	rule("Two pods have none", given(decidedBefore(), oneKilled(1, large(), kill)),
+		"keeps app 200m 256Mi · Applied · 2/2 applied")
+	rule("Three pods have one", given(decidedBefore(), oneKilled(2, large(), kill)),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 512Mi of 400m 1024Mi · Resizing · 2/3 changing")
+}
