@@ -335,3 +335,22 @@ func TestAnOutlierIsOneOfAtLeastThreePods(t *testing.T) {
 	rule("Three pods have one", given(decidedBefore(), oneKilled(2, large(), kill)),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 512Mi of 400m 1024Mi · Resizing · 2/3 changing")
 }
+
+// By the clock of its node, a kill may be on the wrong side of a resize or a decision.
+func TestTheClockOfANodeMayDifferByHalfAMinute(t *testing.T) {
+	raised := sized("app", amounts(200, 512), amounts(400, 1024))
+	resized, decided := noon.Add(-2*time.Minute), noon.Add(-10*time.Minute)
+	hit := func(at time.Time, limit int64) workload.OOMKill {
+		return workload.OOMKill{At: at, HitBytes: limit * mebi}
+	}
+	neverResized := func(w *world) { w.situation.Pods[0].Resized = time.Time{} }
+	rule := rulesOf(t)
+	rule("A kill 30 s after the resize may have caused it", given(decidedBefore(), oneKilled(2, raised, hit(resized.Add(30*time.Second), 1024))),
+		"keeps app 200m 256Mi · OutlierPod: pod web-1: container app was OOM-killed at a size that is enough for the other pods, and has more memory than they · 2/3")
+	rule("A later kill doubles the memory again", given(decidedBefore(), oneKilled(2, raised, hit(resized.Add(31*time.Second), 1024))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 1024Mi of 400m 2048Mi · Resizing · 2/3 changing")
+	rule("A kill 30 s before the decision may be after it", given(decidedBefore(), oneKilled(2, large(), hit(decided.Add(-30*time.Second), 512)), neverResized),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 512Mi of 400m 1024Mi · Resizing · 2/3 changing")
+	rule("An earlier kill is part of the decision", given(decidedBefore(), oneKilled(2, large(), hit(decided.Add(-31*time.Second), 512)), neverResized),
+		"keeps app 200m 256Mi · Applied · 3/3 applied")
+}
