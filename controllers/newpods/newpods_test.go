@@ -376,14 +376,18 @@ func (f *fixture) lines() map[string]string {
 
 func TestWhatTheAPIServerRefuses(t *testing.T) {
 	sizes := schema.GroupResource{Group: v1beta1.GroupVersion.Group, Resource: "newpodsizes"}
+	terminating := apierrors.NewForbidden(sizes, "verticalscaler", errors.New("namespace shop is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "NamespaceTerminating"}}
 	for name, tc := range map[string]struct {
-		err  error
-		want time.Duration
+		err    error
+		want   time.Duration
+		reason string
 	}{
-		"an old cache":      {apierrors.NewConflict(sizes, "verticalscaler", errors.New("changed")), 50 * time.Millisecond},
-		"a missing right":   {apierrors.NewForbidden(sizes, "verticalscaler", errors.New("no right")), rejectedRetry},
-		"a deleted one":     {apierrors.NewNotFound(sizes, "verticalscaler"), 50 * time.Millisecond},
-		"one that is there": {apierrors.NewAlreadyExists(sizes, "verticalscaler"), 50 * time.Millisecond},
+		"an old cache":                    {apierrors.NewConflict(sizes, "verticalscaler", errors.New("changed")), 50 * time.Millisecond, ""},
+		"a missing right":                 {apierrors.NewForbidden(sizes, "verticalscaler", errors.New("no right")), rejectedRetry, v1beta1.ReasonRejected},
+		"a deleted one":                   {apierrors.NewNotFound(sizes, "verticalscaler"), 50 * time.Millisecond, ""},
+		"one that is there":               {apierrors.NewAlreadyExists(sizes, "verticalscaler"), 50 * time.Millisecond, ""},
+		"a namespace that is terminating": {terminating, 0, ""},
 	} {
 		f := newFixture(t, scalerOf("web", "1"), &v1beta1.NewPodSizes{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "verticalscaler", Labels: Labels()}, Spec: v1beta1.NewPodSizesSpec{Deployments: "\nold/5 app,1,,,\n"},
@@ -391,6 +395,9 @@ func TestWhatTheAPIServerRefuses(t *testing.T) {
 		f.fails = tc.err
 		if result := f.reconcile(); result.RequeueAfter != tc.want {
 			t.Errorf("%s: again in %s, want %s", name, result.RequeueAfter, tc.want)
+		}
+		if got := f.Refused("shop").Reason; got != tc.reason {
+			t.Errorf("%s: scalers report %q, want %q", name, got, tc.reason)
 		}
 	}
 }

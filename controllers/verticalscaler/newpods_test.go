@@ -366,3 +366,24 @@ func TestSizesCountFromTheirPublication(t *testing.T) {
 		t.Errorf("after that: published since %s", got)
 	}
 }
+
+// While the API server does not have the sizes, no new pod shows whether it applies them.
+func TestUnpublishedSizesAreNotEffective(t *testing.T) {
+	for name, tc := range map[string]struct {
+		line        string
+		isEffective bool
+	}{
+		"the API server has the sizes":  {"\ncheckout/5 @;app,100m,,,\n", true},
+		"the API server has other ones": {"\ncheckout/5 @;app,200m,,,\n", false},
+		"the API server has none":       {"\n", false},
+	} {
+		r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding(), sizes(tc.line))
+		vs := withUpdate(evicting)
+		vs.Status.NewPods.EffectiveSince = &metav1.Time{Time: noon.Add(-time.Hour)}
+		s := sizing(vs)
+		r.decide(t, s)
+		if since := s.plan.NewPods.EffectiveSince; since.IsZero() == tc.isEffective {
+			t.Errorf("%s: effective since %s", name, since)
+		}
+	}
+}

@@ -4,10 +4,14 @@
 package verticalscaler
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -15,6 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 var permitTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -105,5 +110,27 @@ func TestTheBudgetCountsPods(t *testing.T) {
 	r.forgetBudget(types.NamespacedName{Namespace: "n", Name: "web"})
 	if got := r.Budget.Limit(); got != 1 {
 		t.Errorf("deleted: the budget allows %d changes, want 1", got)
+	}
+}
+
+// A change that failed may have been made, so it takes its slot. Only a conflict shows that nothing has changed.
+func TestAFailedChangeTakesItsSlot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err       error
+		isGranted bool // the next change
+	}{
+		"a timeout":  {context.DeadlineExceeded, false},
+		"a conflict": {apierrors.NewConflict(corev1.Resource("pods"), "web-1", errors.New("the object has been modified")), true},
+	} {
+		r := &Reconciler{
+			Clock:  clocktesting.NewFakeClock(permitTime),
+			Budget: budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute}),
+		}
+		done, err := r.slot(checkout(), budget.Want{})
+		must.Succeed(t, err)
+		done(tc.err)
+		if _, err := r.slot(checkout(), budget.Want{}); (err == nil) != tc.isGranted {
+			t.Errorf("after %s, the answer to the next change is %v, want it granted: %t", name, err, tc.isGranted)
+		}
 	}
 }

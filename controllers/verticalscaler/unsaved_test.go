@@ -166,3 +166,21 @@ func TestOneMoreResizeForADecisionIsNotSavedFirst(t *testing.T) {
 		}
 	}
 }
+
+// A restart loses a history that is not saved. The save waits for ten minutes at most, even if scalers wait longer for
+// the budget.
+func TestAHistoryWaitsTenMinutesToBeSaved(t *testing.T) {
+	r := &Reconciler{Budget: budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Hour})}
+	for _, name := range []string{"changes", "waits"} {
+		r.Budget.Ask(noon, types.NamespacedName{Namespace: "shop", Name: name}, budget.Want{})
+	}
+	for _, step := range []struct {
+		minute time.Duration
+		want   bool
+	}{{0, true}, {9, true}, {10, false}, {11, true}, {20, true}, {21, false}} {
+		s := &scope{scaler: checkout(), now: noon.Add(step.minute * time.Minute)}
+		if got := r.mayWaitToSave(s); got != step.want {
+			t.Errorf("after %d minutes: may wait is %t, want %t", step.minute, got, step.want)
+		}
+	}
+}

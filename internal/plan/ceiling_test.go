@@ -338,3 +338,15 @@ func randomCeilings(r *rand.Rand) (c plan.Ceilings) {
 	c.RaiseFactor = r.Int64N(2) * (2 + r.Int64N(8))
 	return c
 }
+
+// A user who sets minAllowed above the raise limit wants that much.
+func TestMinAllowedIsReachedAboveTheRaiseLimit(t *testing.T) {
+	has := sized("app", amounts(0, 4096), quantity.Amounts{})
+	w := given(template(sized("app", amounts(0, 512), quantity.Amounts{})), pods(pod("web-1", has)),
+		decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 4096) }),
+		recommends(rec(amounts(0, 100), amounts(0, 64), amounts(0, 120))),
+		policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.MinAllowed = false, amounts(0, 6000) }))
+	w.situation.Ceilings.RaiseFactor = 8
+	rulesOf(t)("512Mi in the template, and at least 6000Mi", w,
+		"decides app - 6000Mi (Bounds) · resizes web-1 to app - 6000Mi of - - · Resizing · 0/1 changing")
+}

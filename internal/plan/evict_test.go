@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -309,5 +311,17 @@ func TestAnEvictionIsVerified(t *testing.T) {
 				t.Errorf("reverted, and new pods get %s", got)
 			}
 		})
+	}
+}
+
+// A size below the template belongs to one ReplicaSet. Pods of others start with more, although the API server sizes them.
+func TestAPodOfAnotherRevisionProvesNothingAboutItsSize(t *testing.T) {
+	for set, want := range map[types.UID]string{"set-1": "web-2", "set-2": ""} {
+		w := given(orRecreate, hadProved("set-1", half()), recommends(halved()),
+			decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 64) }),
+			pods(of("set-1", pod("web-1", half())), of(set, made(pod("web-2", small())))))
+		if got := w.next(noon).NewPods.IneffectiveOnPod; got != want {
+			t.Errorf("a pod of %s starts with the size of the template: pods that did not get their size: %q, want %q", set, got, want)
+		}
 	}
 }

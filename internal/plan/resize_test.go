@@ -316,3 +316,41 @@ func TestOfWhatIsContestedTheAPIServerIsAsked(t *testing.T) {
 		t.Errorf("asked for what is not contested: %+v", c)
 	}
 }
+
+// oneKilled is a pod with an OOM kill that was resized two minutes ago, beside large siblings.
+func oneKilled(siblings int, c workload.Container, kill workload.OOMKill) func(*world) {
+	first := with(pod("web-1", c), func(p *workload.Pod) {
+		kill.Container, p.Resized = "app", noon.Add(-2*time.Minute)
+		p.Kills = []workload.OOMKill{kill}
+	})
+	all := []workload.Pod{first, pod("web-2", large()), pod("web-3", large())}
+	return pods(all[:1+siblings]...)
+}
+
+func TestAnOutlierIsOneOfAtLeastThreePods(t *testing.T) {
+	kill := workload.OOMKill{At: noon.Add(-time.Minute), HitBytes: 512 * mebi}
+	rule := rulesOf(t)
+	rule("Two pods have none", given(decidedBefore(), oneKilled(1, large(), kill)),
+		"keeps app 200m 256Mi · Applied · 2/2 applied")
+	rule("Three pods have one", given(decidedBefore(), oneKilled(2, large(), kill)),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 512Mi of 400m 1024Mi · Resizing · 2/3 changing")
+}
+
+// By the clock of its node, a kill may be on the wrong side of a resize or a decision.
+func TestTheClockOfANodeMayDifferByHalfAMinute(t *testing.T) {
+	raised := sized("app", amounts(200, 512), amounts(400, 1024))
+	resized, decided := noon.Add(-2*time.Minute), noon.Add(-10*time.Minute)
+	hit := func(at time.Time, limit int64) workload.OOMKill {
+		return workload.OOMKill{At: at, HitBytes: limit * mebi}
+	}
+	neverResized := func(w *world) { w.situation.Pods[0].Resized = time.Time{} }
+	rule := rulesOf(t)
+	rule("A kill 30 s after the resize may have caused it", given(decidedBefore(), oneKilled(2, raised, hit(resized.Add(30*time.Second), 1024))),
+		"keeps app 200m 256Mi · OutlierPod: pod web-1: container app was OOM-killed at a size that is enough for the other pods, and has more memory than they · 2/3")
+	rule("A later kill doubles the memory again", given(decidedBefore(), oneKilled(2, raised, hit(resized.Add(31*time.Second), 1024))),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 1024Mi of 400m 2048Mi · Resizing · 2/3 changing")
+	rule("A kill 30 s before the decision may be after it", given(decidedBefore(), oneKilled(2, large(), hit(decided.Add(-30*time.Second), 512)), neverResized),
+		"keeps app 200m 256Mi · resizes web-1 to app 200m 512Mi of 400m 1024Mi · Resizing · 2/3 changing")
+	rule("An earlier kill is part of the decision", given(decidedBefore(), oneKilled(2, large(), hit(decided.Add(-31*time.Second), 512)), neverResized),
+		"keeps app 200m 256Mi · Applied · 3/3 applied")
+}

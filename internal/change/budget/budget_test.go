@@ -452,3 +452,19 @@ func (s *simulation) check(t *testing.T) {
 		t.Errorf("remaining state: %+v", s.Budget)
 	}
 }
+
+// A namespace that uses its whole share waits for one that does not, even if its change has a greater benefit.
+func TestANamespaceAtItsShareGoesAfterOneBelow(t *testing.T) {
+	for range 20 { // Namespaces are compared in any order.
+		b := minute(4, 4)
+		for _, key := range []types.NamespacedName{named("noisy", "1"), named("noisy", "2"), named("quiet", "1"), named("quiet", "2")} {
+			asks(t, b, at(0), key, Want{}, true)
+		}
+		asks(t, b, at(0), named("noisy", "3"), Want{ScaleUp, 1000}, false)
+		asks(t, b, at(0), named("quiet", "3"), Want{ScaleUp, 1}, false)
+		b.Return(named("quiet", "2")) // The share is 2 of 4 slots. The namespace noisy uses 2, and quiet 1.
+		if next, _ := b.Next(at(0)); !slices.Equal(next, []types.NamespacedName{named("quiet", "3")}) {
+			t.Fatalf("next is %v, want quiet/3", next)
+		}
+	}
+}
