@@ -131,6 +131,8 @@ func TestAPodMovesToANodeWithRoom(t *testing.T) {
 func TestNoPodIsEvictedWithoutRoomForAnother(t *testing.T) {
 	env.NeedKwok(t)
 	w := evicting(t)
+	w.operator.Stop(t)
+	w.operator = env.StartOperator(t, w.config, w.usage) // of all namespaces, which reads nodes
 	only := "only-" + w.Namespace
 	w.node(only, "4")
 	w.deploy("web", func(d *appsv1.Deployment) {
