@@ -31,7 +31,7 @@ const (
 
 // AdmissionPolicyNames are the names of the policies in AdmissionPolicies.
 var AdmissionPolicyNames = []string{
-	"verticalscaler-checkpoints", "verticalscaler-operator-deployments", "verticalscaler-operator-evictions", "verticalscaler-operator-objects",
+	"verticalscaler-checkpoints", "verticalscaler-crd-deletion", "verticalscaler-operator-deployments", "verticalscaler-operator-evictions", "verticalscaler-operator-objects",
 	"verticalscaler-operator-owned", "verticalscaler-operator-pods", "verticalscaler-operator-scalers", "verticalscaler-promotions",
 	"verticalscaler-users", "verticalscaler-users-policies", "verticalscaler-warnings", "verticalscaler-warnings-target",
 }
