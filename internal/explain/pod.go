@@ -7,9 +7,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,8 +53,10 @@ func podOf(e Evidence) *Pod {
 		}
 	}
 	out.Facts = append(out.Facts, e.changesOf(pod, resizes)...)
-	if report := kubeletReport(pod.Resize, e.Now); report != "" {
-		out.Facts = append(out.Facts, report)
+	for _, c := range e.Pod.Status.Conditions {
+		if isResize := c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress; isResize && c.Status == corev1.ConditionTrue {
+			out.Facts = append(out.Facts, strings.TrimRight(fmt.Sprintf("The kubelet reports %s (%s) for %s: %s", c.Type, cmp.Or(c.Reason, "no reason"), Age(e.Now, c.LastTransitionTime.Time), c.Message), ": "))
+		}
 	}
 	for _, kill := range pod.Kills {
 		out.Facts = append(out.Facts, e.causeOf(kill, resizes))
@@ -135,28 +139,6 @@ func (e Evidence) changesOf(pod workload.Pod, resizes []metav1.ManagedFieldsEntr
 		}
 	}
 	return []string{"Never resized: it has the sizes of its template."}
-}
-
-// kubeletReport describes the condition PodResizePending or PodResizeInProgress; empty for neither.
-func kubeletReport(r workload.Resize, now time.Time) string {
-	what := ""
-	switch {
-	case r.Infeasible:
-		what = "The kubelet reports that the resize is Infeasible"
-	case r.Deferred:
-		what = "The kubelet has deferred the resize (Deferred)"
-	case r.Failed:
-		what = "The kubelet could not apply the resize (Error)"
-	case r.InProgress:
-		what = "The kubelet applies the resize (PodResizeInProgress)"
-	default:
-		return ""
-	}
-	what += " for " + Age(now, r.Since)
-	if r.Message != "" {
-		what += ": " + r.Message
-	}
-	return what + "."
 }
 
 // causeOf reports whether the operator has caused an OOM kill, because the container had less memory than in its original template.

@@ -200,21 +200,19 @@ type bound struct {
 // bounds are the least and the most that the policy and the LimitRange allow. The LimitRange wins, as in the operator's plan.
 func (r Resource) bounds() (least, most bound) {
 	least, most = bound{r.MinAllowed.Value(), "minAllowed"}, bound{r.MaxAllowed.Value(), "maxAllowed"}
-	if v := (bound{r.LimitRangeMin.Value(), "LimitRange " + r.limitRange}); v.amount > 0 {
-		if least.amount < v.amount {
-			least = v
-		}
-		if most.amount > 0 && most.amount < v.amount {
-			most = v
-		}
+	name := "LimitRange " + r.limitRange
+	if v := r.LimitRangeMin.Value(); v > least.amount {
+		least = bound{v, name}
 	}
-	if v := (bound{r.LimitRangeMax.Value(), "LimitRange " + r.limitRange}); v.amount > 0 {
-		if most.amount == 0 || most.amount > v.amount {
-			most = v
-		}
-		if least.amount > v.amount {
-			least = v
-		}
+	if v := r.LimitRangeMax.Value(); v > 0 && (most.amount == 0 || v < most.amount) {
+		most = bound{v, name}
+	}
+	switch {
+	case most.amount == 0 || least.amount <= most.amount:
+	case least.name == name:
+		most = least
+	default:
+		least = most
 	}
 	return least, most
 }
