@@ -110,6 +110,7 @@ plugin: ## Build the plugin of kubectl for this machine: bin/kubectl-vscaler.
 .PHONY: run
 run: ## Run the manager here, against the cluster of your kubeconfig. Applies the CRDs first.
 	kubectl apply --server-side -k config/crd
+	kubectl get namespace verticalscaler-system >/dev/null 2>&1 || kubectl create namespace verticalscaler-system
 	go run ./cmd/operator --config=config/manager/local.yaml
 
 .PHONY: demo

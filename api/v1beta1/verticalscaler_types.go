@@ -24,6 +24,9 @@ const (
 	// the operator's namespace. It shows whether an operator runs.
 	LeaseName = "verticalscaler.autoscaling.verticalscaler.io"
 
+	// FreezeName is the name of the ConfigMap in the operator's namespace that stops all changes.
+	FreezeName = "verticalscaler-freeze"
+
 	// VersionLabel is the label of the Lease with the version of the leader, such as "v0.1.0".
 	VersionLabel = "app.kubernetes.io/version"
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -195,6 +196,7 @@ func (s *apiServer) resultOf(r *http.Request) any {
 		return answer(r)
 	}
 	body, _ := io.ReadAll(r.Body)
+	body = asJSON(body)
 	if r.Method != http.MethodGet {
 		s.written = append(s.written, r.Method+" "+r.URL.RequestURI()+" "+strings.TrimSpace(string(body)))
 	}
@@ -211,6 +213,18 @@ func (s *apiServer) resultOf(r *http.Request) any {
 	stored.SetUID("uid")
 	stored.SetCreationTimestamp(metav1.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC))
 	return stored.Object
+}
+
+// asJSON is a body as JSON, which built-in kinds are not sent as.
+func asJSON(body []byte) []byte {
+	if !bytes.HasPrefix(body, []byte("k8s\x00")) {
+		return body
+	}
+	object, _, err := serializer.NewCodecFactory(kinds).UniversalDeserializer().Decode(body, nil, nil)
+	utilruntime.Must(err)
+	body, err = json.Marshal(object)
+	utilruntime.Must(err)
+	return body
 }
 
 // list is a page of a list; nil if the path is none of a list.

@@ -47,6 +47,7 @@ func newRoot(streams genericiooptions.IOStreams) (*cobra.Command, *kube.Cluster)
 	cluster := kube.New(root)
 	for _, command := range []func(genericiooptions.IOStreams, *kube.Cluster) *cobra.Command{
 		status.New, status.NewExplain, top.New, dashboard.New, report.New, importvpa.New, adopt.New, change.NewSuspend, change.NewResume, change.NewRollback,
+		change.NewFreeze, change.NewUnfreeze,
 		check.New, support.New,
 	} {
 		root.AddCommand(command(streams, cluster))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiversion "k8s.io/apimachinery/pkg/version"
 
@@ -59,6 +60,11 @@ var preparations = map[string]func(t *testing.T, s **apiServer, arg string){
 	},
 	"unserved": func(_ *testing.T, s **apiServer, arg string) {
 		(*s).answer(arg, failure(http.StatusNotFound, metav1.StatusReasonNotFound, "not found"))
+	},
+	"user": func(_ *testing.T, s **apiServer, arg string) {
+		review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}}
+		review.Status.UserInfo.Username = arg
+		(*s).answer("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
 	},
 	"version": func(_ *testing.T, s **apiServer, arg string) {
 		(*s).answer("/version", apiversion.Info{GitVersion: arg})

@@ -76,6 +76,7 @@ func TestAFleetIsReadWithFewRequests(t *testing.T) {
 	want := map[string]int{
 		clusterPolicies: 1, ours + "/scalingpolicies": 1, ours + "/scaleddeployments": 1,
 		ours + "/verticalscalers": 1, apps + "/deployments": 1, "/api/v1/pods": 1, metricsPath + "/namespaces/shop/pods": 1, coordination + "/leases": 1,
+		"/api/v1/namespaces/verticalscaler-system/configmaps/verticalscaler-freeze": 1,
 	}
 	if !maps.Equal(server.asked, want) {
 		t.Errorf("requests %v, want %v", server.asked, want)

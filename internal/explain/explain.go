@@ -40,12 +40,19 @@ type Evidence struct {
 	Now time.Time
 	// Missing lists the objects that could not be read, and why.
 	Missing []string
+	// Pod is the pod that the user asks about, and PodTemplate the template of its ReplicaSet; nil for none, or if unknown.
+	Pod         *corev1.Pod
+	PodTemplate *corev1.PodTemplateSpec
+	// LimitRange has the bounds of the LimitRanges of the namespace, if the user may read them.
+	LimitRange workload.Bounds
 }
 
 // Explanation is all that is known about a scaler.
 type Explanation struct {
 	// Row is the line of an overview. Its state is the first finding's.
 	Row `json:",inline"`
+	// Pod is the pod that the user asks about; nil for none.
+	Pod *Pod `json:"pod,omitempty"`
 	// Purpose describes the scaler's purpose in a sentence.
 	Purpose string `json:"purpose"`
 	// ModeMeans is the meaning of its update mode.
@@ -117,6 +124,12 @@ type Resource struct {
 	Agrees     bool    `json:"agrees"`
 	MinAllowed *Amount `json:"minAllowed,omitempty"`
 	MaxAllowed *Amount `json:"maxAllowed,omitempty"`
+	// LimitRangeMin and LimitRangeMax are the bounds of the namespace's LimitRanges, which win.
+	LimitRangeMin *Amount `json:"limitRangeMin,omitempty"`
+	LimitRangeMax *Amount `json:"limitRangeMax,omitempty"`
+	limitRange    string
+	// isPaced is true if a demand of minAllowed alone is met in steps.
+	isPaced bool
 	// Decided is the request of the last decision.
 	Decided *Amount `json:"decided,omitempty"`
 	// LastGood is the previous request, while the decided one is verified: it is restored if the
@@ -167,6 +180,7 @@ func Of(e Evidence) Explanation {
 	found := findings(e, containers)
 	out := Explanation{
 		Row:             rowOf(e, found),
+		Pod:             podOf(e),
 		Purpose:         fmt.Sprintf("Keeps the CPU and memory of the pods of Deployment %s at what they need.", s.Spec.DeploymentName),
 		ModeMeans:       modeMeans(s, e.Operators),
 		CooldownSeconds: int32(scaler.Cooldown(&s.Spec) / time.Second),
@@ -182,6 +196,9 @@ func Of(e Evidence) Explanation {
 	}
 	if d := s.Status.Decision; d != nil {
 		out.Decision = &Decision{Cause: CauseOf(d.Reason), Time: d.Time}
+		if broken := brokenBounds(s.Status.History, containers); d.Reason == model.DecidedBounds && broken != "" {
+			out.Decision.Means = broken
+		}
 	}
 	if operator, ok := e.Operators.For(s.Namespace); ok {
 		out.Operator = &operator
@@ -412,6 +429,8 @@ func resourceOf(e Evidence, container, resource string, rec recommend.Container)
 		Resource: resource, Unmanaged: unmanaged(policy, resource),
 		Target: amount(rec.Target), LowerBound: amount(rec.LowerBound), UpperBound: amount(rec.UpperBound),
 		MinAllowed: amount(scaler.Bounds(policy.MinAllowed)), MaxAllowed: amount(scaler.Bounds(policy.MaxAllowed)),
+		LimitRangeMin: amount(e.LimitRange.ContainerMin), LimitRangeMax: amount(e.LimitRange.ContainerMax), limitRange: e.LimitRange.Name,
+		isPaced: scaler.Mode(&e.Scaler.Spec) == v1beta1.UpdateModeInPlace && scaler.Cooldown(&e.Scaler.Spec) > 0,
 	}
 	out.TolerancePercent = scaler.TolerancePercent(&e.Scaler.Spec)
 	out.Moves = out.Unmanaged == "" && scaler.Mode(&e.Scaler.Spec) != v1beta1.UpdateModeRecommend

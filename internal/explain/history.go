@@ -19,6 +19,17 @@ type Change struct {
 	Change string `json:"change"`
 }
 
+// from is the amount of a request before the change, in millicores or bytes; 0 if the change is of other requests.
+func (c Change) from(container, resource string) int64 {
+	for part := range strings.SplitSeq(c.Change, "; ") {
+		if sizes, ok := strings.CutPrefix(part, container+" "+resource+" "); ok {
+			before, _, _ := strings.Cut(sizes, "->")
+			return amountIn(resource, before)
+		}
+	}
+	return 0
+}
+
 // ChangesOf reads the history of a scaler, newest first. A status keeps 10 entries.
 func ChangesOf(history []v1beta1.HistoryEntry) []Change {
 	changes := make([]Change, 0, len(history))

@@ -62,8 +62,9 @@ func statusWritten(s *v1beta1.VerticalScaler) (latest time.Time) {
 // the cooldown. It adds nothing if the request does not wait for that, or may stay for another reason.
 func (r *Resource) estimateLowering(e Evidence, rec recommend.Container) {
 	request := r.request()
+	least, _ := r.bounds()
 	isClose := (request-r.Target.Value())*100 <= request*int64(r.TolerancePercent)
-	if !r.Moves || isClose || len(r.Reverted) > 0 || request <= r.floor || r.hasWholeCores(e) {
+	if !r.Moves || isClose || len(r.Reverted) > 0 || request <= max(r.floor, least.amount) || r.hasWholeCores(e) {
 		return
 	}
 	enough := rec.EvidenceToLower(r.Resource, request, r.MaxAllowed.Value())

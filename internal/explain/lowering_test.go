@@ -128,14 +128,14 @@ func TestNoUnknownTimeIsShown(t *testing.T) {
 	if cpu, memory, _ := lowered(t, raiseOnly); cpu == 0 || memory != 0 {
 		t.Errorf("with raise-only memory: cpu in %s, memory in %s", cpu, memory)
 	}
-	if text := explain.Of(raiseOnly).Text(noon); !strings.Contains(text, "is raised. None is lowered for less usage: updatePolicy.scaleDown.controlledResources does not include memory.") {
+	if text := explain.Of(raiseOnly).Text(noon); !strings.Contains(text, "above it. None is lowered for less usage: updatePolicy.scaleDown.controlledResources does not include memory.") {
 		t.Errorf("the text does not mention that memory is raise-only:\n%s", text)
 	}
 	heap := waiting(func(e *explain.Evidence) { e.Deployment.Spec.Template.Spec.Containers[0].Args = []string{"-Xmx20g"} })
 	if cpu, memory, _ := lowered(t, heap); cpu == 0 || memory != 0 {
 		t.Errorf("with a heap of 20Gi: cpu in %s, memory in %s", cpu, memory)
 	}
-	if text := explain.Of(heap).Text(noon); !strings.Contains(text, "is raised. None is lowered below 20Gi: -Xmx20g in args.") {
+	if text := explain.Of(heap).Text(noon); !strings.Contains(text, "above it. None is lowered below 20Gi: -Xmx20g in args.") {
 		t.Errorf("the text does not mention that a heap is set:\n%s", text)
 	}
 	whole := waiting(spec(func(s *v1beta1.VerticalScalerSpec) {

@@ -4,8 +4,10 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -31,15 +33,67 @@ type Operator struct {
 	Fallback v1beta1.Fallback `json:"fallback,omitempty"`
 	// UsageMissing is true if usage of nearly all pods is missing.
 	UsageMissing bool `json:"usageMissing,omitempty"`
+	// Freeze is its switch that stops all changes; nil if that is off or unknown.
+	Freeze *Freeze `json:"freeze,omitempty"`
+}
+
+// Freeze is the switch that stops changes.
+type Freeze struct {
+	// Namespaces are the frozen namespaces; none means all.
+	Namespaces []string `json:"namespaces,omitempty"`
+	Reason     string   `json:"reason,omitempty"`
+	// By is the user or the field manager that has turned it on, if known, and Since is when.
+	By    string       `json:"by,omitempty"`
+	Since *metav1.Time `json:"since,omitempty"`
+}
+
+// Report is a sentence about the freeze, with the command that ends it.
+func (f Freeze) Report(now time.Time) string {
+	return f.Text(now) + ". To end the freeze: kubectl vscaler unfreeze"
+}
+
+// Text has the namespaces, the reason, the user and the age of the freeze.
+func (f Freeze) Text(now time.Time) string {
+	out := "Changes are frozen"
+	if len(f.Namespaces) > 0 {
+		out += " in " + strings.Join(f.Namespaces, ", ")
+	}
+	if f.Reason != "" {
+		out += ": " + f.Reason
+	}
+	if f.Since != nil {
+		out += fmt.Sprintf(" (by %s, %s ago)", cmp.Or(f.By, "an unknown user"), Age(now, f.Since.Time))
+	}
+	return out
+}
+
+// freezeIn reads the freeze from the condition Ready of a scaler, for users who may not read the switch; nil for none.
+func freezeIn(ready *metav1.Condition, namespace string) *Freeze {
+	if ready == nil || ready.Reason != v1beta1.ReasonFrozen {
+		return nil
+	}
+	_, reason, ok := strings.Cut(ready.Message, " freezes changes")
+	if !ok { // the switch is not known yet
+		return nil
+	}
+	return &Freeze{Namespaces: []string{namespace}, Reason: strings.TrimPrefix(reason, ": ")}
+}
+
+// Freeze is the switch that stops the changes in a namespace; nil while it is off, and if it is not known.
+func (o Operators) Freeze(namespace string) *Freeze {
+	operator, _ := o.For(namespace)
+	if f := operator.Freeze; f != nil && (namespace == "" || len(f.Namespaces) == 0 || slices.Contains(f.Namespaces, namespace)) {
+		return f
+	}
+	return nil
 }
 
 // Operators are the operators of the cluster, one per namespace.
 type Operators []Operator
 
-// OperatorsOf reads the leases of operators, and ignores all others. It is not nil: without a lease, no operator is in
-// charge. Nil operators are not known.
-func OperatorsOf(leases []coordinationv1.Lease) Operators {
-	out := Operators{}
+// OperatorsOf reads the leases of operators, and ignores all others. Without a lease, nothing is known: an operator without leader
+// election holds none.
+func OperatorsOf(leases []coordinationv1.Lease) (out Operators) {
 	for _, l := range leases {
 		if l.Name != v1beta1.LeaseName || l.Spec.RenewTime == nil {
 			continue
@@ -85,11 +139,8 @@ func (o Operator) isOverdue(now time.Time) bool { return now.Sub(o.LastHeard.Tim
 // message does not change with time.
 func (o Operators) nobody(namespace string, now time.Time) (silent Finding, ok bool) {
 	operator, isKnown := o.For(namespace)
-	switch {
-	case o == nil || isKnown && !operator.IsSilent(now):
+	if !isKnown || !operator.IsSilent(now) {
 		return silent, false
-	case !isKnown:
-		return Finding{Reason: operatorSilent, Message: "No lease of an operator is found"}, true
 	}
 	how := "has not reported since"
 	if operator.HasStopped {

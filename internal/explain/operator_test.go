@@ -40,9 +40,9 @@ func TestASilentOperatorIsNotGreen(t *testing.T) {
 		silent bool
 		report string
 	}{
-		"no lease":                          {silent: true},
-		"a lease that was never held":       {leases: []coordinationv1.Lease{never}, silent: true},
-		"a foreign lease":                   {leases: []coordinationv1.Lease{foreign}, silent: true},
+		"no lease, so nothing is known":     {},
+		"a lease that was never held":       {leases: []coordinationv1.Lease{never}},
+		"a foreign lease":                   {leases: []coordinationv1.Lease{foreign}},
 		"renewed just now":                  {leases: []coordinationv1.Lease{lease("system", 0)}, report: "The operator in namespace system was last heard of 0s ago"},
 		"renewed by a clock that is ahead":  {leases: []coordinationv1.Lease{lease("system", -time.Hour)}, report: "The operator in namespace system was last heard of 0s ago"},
 		"not expired yet":                   {leases: []coordinationv1.Lease{lease("system", 30*time.Second)}, report: "The operator in namespace system was last heard of 30s ago"},

@@ -21,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -37,12 +38,14 @@ type State struct {
 	// Ends and Advice tell how the state is resolved.
 	Ends   End    `json:"ends"`
 	Advice string `json:"advice"`
+	// Freeze is the switch that stops the changes of the object; nil while it is off.
+	Freeze *Freeze `json:"freeze,omitempty"`
 }
 
 // stateOf is the state that the most important finding describes. Doubts about the status come first.
-func stateOf(all []Finding, ready *metav1.Condition) State {
+func stateOf(all []Finding, ready *metav1.Condition, freeze *Freeze) State {
 	first := all[0]
-	out := State{metav1.ConditionUnknown, first.Reason.Reason, cmp.Or(first.Message, first.Means), first.Since, first.Ends, first.Advice}
+	out := State{metav1.ConditionUnknown, first.Reason.Reason, cmp.Or(first.Message, first.Means), first.Since, first.Ends, first.Advice, freeze}
 	switch {
 	case first.Condition == "" || ready == nil:
 	case scaler.LacksUsage(out.Reason):
@@ -163,14 +166,21 @@ func (t Tally) Usage() string {
 	return fmt.Sprintf("%d of %d scalers %s no usage of some or all pods", t.Blind, t.Sized, verb)
 }
 
-// Headlines are sentences about more than one object: no operator is in charge, or usage is missing.
+// Headlines are sentences about more than one object: no operator is in charge, changes are frozen, or usage is missing.
 func (o Overview) Headlines(now time.Time) (lines []string) {
-	if silent, ok := o.Operators.nobody("", now); ok && o.IsEmpty() {
-		lines = append(lines, stateOf([]Finding{silent}, nil).Headline(now))
+	states := o.states()
+	if o.IsEmpty() {
+		none := State{Freeze: o.Operators.Freeze("")}
+		if silent, ok := o.Operators.nobody("", now); ok {
+			none = stateOf([]Finding{silent}, nil, none.Freeze)
+		}
+		states = append(states, none)
 	}
-	for _, s := range o.states() {
-		if line := s.Headline(now); line != "" && !slices.Contains(lines, line) {
-			lines = append(lines, line)
+	for _, s := range states {
+		for _, line := range s.headlines(now) {
+			if !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
 		}
 	}
 	if usage := o.Tally().Usage(); usage != "" {
@@ -195,15 +205,21 @@ func (o Overview) Actions() (lines []string) {
 	return lines
 }
 
-// Headline reports that no operator is in charge; empty if one is.
-func (s State) Headline(now time.Time) string {
-	switch {
-	case s.Reason != operatorSilent.Reason:
-		return ""
-	case s.Since != nil:
-		return fmt.Sprintf("No operator is in charge: %s (%s ago)", s.Message, Age(now, s.Since.Time))
+// Headline reports that no operator is in charge, or that changes are frozen; empty if neither is so.
+func (s State) Headline(now time.Time) string { return strings.Join(s.headlines(now), ". ") }
+
+func (s State) headlines(now time.Time) (lines []string) {
+	if s.Reason == operatorSilent.Reason {
+		line := "No operator is in charge: " + s.Message
+		if s.Since != nil {
+			line += fmt.Sprintf(" (%s ago)", Age(now, s.Since.Time))
+		}
+		lines = append(lines, line)
 	}
-	return "No operator is in charge: " + s.Message
+	if s.Freeze != nil {
+		lines = append(lines, s.Freeze.Report(now))
+	}
+	return lines
 }
 
 // Row is the state of one scaler.
@@ -261,6 +277,20 @@ func numbersOf(r Row) (n Numbers) {
 func numbersIn(text, between string) (first, second *float64) {
 	before, after, _ := strings.Cut(strings.NewReplacer(" (", between, ")", "").Replace(text), between)
 	return numberIn(before), numberIn(after)
+}
+
+// amountIn is a quantity in millicores of CPU, or bytes of memory; 0 for other text.
+func amountIn(of, text string) (amount int64) {
+	q, err := resource.ParseQuantity(text)
+	switch {
+	case err != nil:
+		return 0
+	case of == recommend.CPU:
+		amount, _ = quantity.CPUMillis(q)
+	default:
+		amount, _ = quantity.MemoryBytes(q)
+	}
+	return amount
 }
 
 func numberIn(text string) *float64 {
@@ -327,7 +357,8 @@ func rowOf(e Evidence, found []Finding) Row {
 	if len(s.Status.History) > 0 {
 		out.Changed = &s.Status.History[0].Time
 	}
-	out.State = stateOf(found, meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady))
+	ready := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady)
+	out.State = stateOf(found, ready, cmp.Or(e.Operators.Freeze(s.Namespace), freezeIn(ready, s.Namespace)))
 	if scaler.LacksUsage(out.Reason) {
 		out.Saved = nil // A size without confirming usage saves nothing yet.
 	}
@@ -346,7 +377,7 @@ func OwnedRowOf(d *v1beta1.ScaledDeployment, operators Operators, now time.Time)
 	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionSized); c != nil {
 		out.Sized = c.Reason
 	}
-	out.State = stateOf(ownedFindings(d, operators, now), meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionReady))
+	out.State = stateOf(ownedFindings(d, operators, now), meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionReady), operators.Freeze(d.Namespace))
 	return out
 }
 

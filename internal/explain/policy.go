@@ -156,7 +156,7 @@ func PolicyRowOf(p Policy, operators Operators, now time.Time) PolicyRow {
 		out.Deployments, out.Promoted = s.Deployments, s.Promoted
 		out.PromotedScalers, _ = numbersIn(s.Promoted, "/")
 	}
-	out.State = stateOf(policyFindings(p, operators, now), meta.FindStatusCondition(p.Status.Conditions, v1beta1.ConditionReady))
+	out.State = stateOf(policyFindings(p, operators, now), meta.FindStatusCondition(p.Status.Conditions, v1beta1.ConditionReady), operators.Freeze(p.Object.GetNamespace()))
 	return out
 }
 
@@ -177,7 +177,7 @@ func (p Policy) withoutUsage(operators Operators) (n int32) {
 var ofPolicies = []Reason{
 	{v1beta1.ReasonOperatingNormally, "Each selected Deployment has the scaler of the policy, or is skipped for a reason that the policy lists.", Fine, "No action needed."},
 	{v1beta1.ReasonPaused, "An annotation with any value but false stops the policy: it creates, changes, deletes and promotes no scaler. The message quotes the value.", Fine, "No action needed if that is intended. To continue, remove the annotation " + v1beta1.PausedAnnotation + " from the policy."},
-	{v1beta1.ReasonFrozen, "The ConfigMap verticalscaler-freeze in the operator's namespace stops all changes, so no scaler is promoted.", Fine, "No action needed if that is intended. To continue, delete that ConfigMap, or remove the namespaces from it."},
+	{v1beta1.ReasonFrozen, "The ConfigMap verticalscaler-freeze in the operator's namespace stops all changes, so no scaler is promoted.", Fine, "No action needed if that is intended. To continue, run kubectl vscaler unfreeze to end the freeze."},
 	{v1beta1.ReasonForbidden, "The operator lacks the rights that policies need. Scalers stay as they are.", ByUser, "Run the command in the message."},
 }
 

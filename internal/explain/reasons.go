@@ -86,7 +86,7 @@ var Reasons = []Reason{
 	{v1beta1.ReasonOutsideWindow, "The change waits for a window of updatePolicy.windows to open.", ByItself, "Wait for the next window, or change spec.updatePolicy.windows. OOM kills and usage above the request do not wait for it."},
 	{v1beta1.ReasonInvalidWindow, "A window of updatePolicy.windows is invalid, and never opens.", ByUser, "Correct the schedule or the time zone that the message names in spec.updatePolicy.windows."},
 	{v1beta1.ReasonWaitingForBudget, "The change waits for the operator's change budget (changesPerMinute).", ByItself, "Wait for its turn; an administrator can raise budget in the operator's configuration."},
-	{v1beta1.ReasonFrozen, "The ConfigMap verticalscaler-freeze in the operator's namespace stops all changes.", ByUser, "Delete that ConfigMap, or remove this namespace from it, when the freeze is over. Waiting changes then continue."},
+	{v1beta1.ReasonFrozen, "The ConfigMap verticalscaler-freeze in the operator's namespace stops all changes.", ByUser, "Run kubectl vscaler unfreeze to end the freeze, or remove this namespace from the ConfigMap. Waiting changes then continue."},
 	{v1beta1.ReasonVPAConflict, "A VerticalPodAutoscaler sizes the same resource of the same container, so the scaler leaves it alone.", ByUser, "Delete the VerticalPodAutoscaler or set its updateMode to Off. If both are intended, remove the resource from controlledResources."},
 
 	// There is no target yet.

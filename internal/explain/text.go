@@ -13,12 +13,17 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 // Text is the explanation as text, to be read from top to bottom. Ages are
 // relative to now.
 func (x Explanation) Text(now time.Time) string {
 	b, line := lines(x.Headline(now))
+	if x.Pod != nil {
+		x.Pod.write(line, x.Namespace, x.Deployment)
+	}
 	line("VerticalScaler %s/%s", x.Namespace, x.Name)
 	line("  %s", x.Purpose)
 	line("  Mode %s: %s.", x.Mode, x.ModeMeans)
@@ -164,8 +169,11 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 		line("    The steps result in %s, not in the target: another writer changed the status, or it is of another version.", formatAmount(r.Recomputed))
 	}
 	facts := []string{r.Rule()}
-	if allowed := r.Allowed(); allowed != "" {
-		facts = append(facts, "The policy allows "+allowed+".")
+	if span := r.Allowed(); span != "" {
+		facts = append(facts, "The policy allows "+span+".")
+	}
+	if span, name := r.AllowedByLimitRange(); span != "" {
+		facts = append(facts, name+" allows "+span+".")
 	}
 	if r.Decided != nil {
 		facts = append(facts, "Decided: "+r.Decided.String())
@@ -183,20 +191,91 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 	}
 }
 
+// bound is an amount that a request must keep to, and the name of who demands it. An amount of 0 is no bound.
+type bound struct {
+	amount int64
+	name   string
+}
+
+// bounds are the least and the most that the policy and the LimitRange allow. The LimitRange wins, as in the operator's plan.
+func (r Resource) bounds() (least, most bound) {
+	least, most = bound{r.MinAllowed.Value(), "minAllowed"}, bound{r.MaxAllowed.Value(), "maxAllowed"}
+	name := "LimitRange " + r.limitRange
+	if v := r.LimitRangeMin.Value(); v > least.amount {
+		least = bound{v, name}
+	}
+	if v := r.LimitRangeMax.Value(); v > 0 && (most.amount == 0 || v < most.amount) {
+		most = bound{v, name}
+	}
+	switch {
+	case most.amount == 0 || least.amount <= most.amount:
+	case least.name == name:
+		most = least
+	default:
+		least = most
+	}
+	return least, most
+}
+
+// brokenBounds names the bounds that the requests of the last change did not keep to; empty if that is not known.
+func brokenBounds(history []v1beta1.HistoryEntry, containers []Container) string {
+	if len(history) == 0 {
+		return ""
+	}
+	var broken []string
+	last := ChangesOf(history[:1])[0]
+	for _, c := range containers {
+		for _, r := range c.Resources {
+			from := last.from(c.Name, r.Resource)
+			switch least, most := r.bounds(); {
+			case from > 0 && from < least.amount:
+				broken = append(broken, fmt.Sprintf("%s %s of %s was below %s (%s)", c.Name, r.Resource, amountOf(r.Resource, from), amountOf(r.Resource, least.amount), least.name))
+			case most.amount > 0 && from > most.amount:
+				broken = append(broken, fmt.Sprintf("%s %s of %s was above %s (%s)", c.Name, r.Resource, amountOf(r.Resource, from), amountOf(r.Resource, most.amount), most.name))
+			}
+		}
+	}
+	return strings.Join(broken, ", and ")
+}
+
 // Rule describes when a request is changed; empty if it is not.
 func (r Resource) Rule() string {
 	if !r.Moves || r.LowerBound == nil || r.UpperBound == nil {
 		return ""
 	}
-	lowered := fmt.Sprintf(", and one above %s is lowered.", r.UpperBound)
-	switch {
-	case r.floor > r.UpperBound.Value():
-		lowered = ". " + r.Floor
-	case r.Floor != "":
-		lowered += " " + r.Floor
+	least, most := r.bounds()
+	target, goal := max(r.Target.Value(), least.amount), "the target"
+	if most.amount > 0 {
+		target = min(target, most.amount)
 	}
-	return fmt.Sprintf("A request below %s is raised at once. After the cooldown, one more than %d %% below the target is raised%s",
-		r.LowerBound, r.TolerancePercent, lowered)
+	if target != r.Target.Value() {
+		goal = amountOf(r.Resource, target).String() + ", the target within these bounds,"
+	}
+	rule := fmt.Sprintf("A request below %s is raised at once.", r.LowerBound)
+	if least.amount > 0 && least.amount >= min(r.LowerBound.Value(), target) {
+		how := "at once"
+		if r.isPaced && least.name == "minAllowed" {
+			how = "in steps: the first at once, each next one after the cooldown"
+		}
+		rule = fmt.Sprintf("A request below %s (%s) is raised %s.", amountOf(r.Resource, least.amount), least.name, how)
+	}
+	var later []string
+	if target*100 > least.amount*int64(100+r.TolerancePercent) {
+		later = append(later, fmt.Sprintf("raised if %s is more than %d %% above it", goal, r.TolerancePercent))
+	}
+	if r.floor <= r.UpperBound.Value() && (most.amount == 0 || r.UpperBound.Value() < most.amount) {
+		later = append(later, fmt.Sprintf("lowered if it is above %s and %s is more than %d %% below it", r.UpperBound, goal, r.TolerancePercent))
+	}
+	if len(later) > 0 {
+		rule += " After the cooldown, one is " + strings.Join(later, ", and ") + "."
+	}
+	if r.Floor != "" {
+		rule += " " + r.Floor
+	}
+	if most.amount > 0 {
+		rule += fmt.Sprintf(" One above %s (%s) is lowered at once.", amountOf(r.Resource, most.amount), most.name)
+	}
+	return rule
 }
 
 // Developments are sentences about a request that is about to be lowered, is verified, or was reverted.
@@ -211,15 +290,22 @@ func (r Resource) Developments(now time.Time) []string {
 	return slices.DeleteFunc(all, func(sentence string) bool { return sentence == "" })
 }
 
-// Allowed are the bounds of the policy, if any.
-func (r Resource) Allowed() string {
+// Allowed is the range that the policy allows; empty for none.
+func (r Resource) Allowed() string { return allowed(r.MinAllowed, r.MaxAllowed) }
+
+// AllowedByLimitRange is the range that LimitRanges allow, and their names.
+func (r Resource) AllowedByLimitRange() (span, name string) {
+	return allowed(r.LimitRangeMin, r.LimitRangeMax), "LimitRange " + r.limitRange
+}
+
+func allowed(least, most *Amount) string {
 	switch {
-	case r.MinAllowed != nil && r.MaxAllowed != nil:
-		return fmt.Sprintf("%s to %s", r.MinAllowed, r.MaxAllowed)
-	case r.MinAllowed != nil:
-		return fmt.Sprintf("%s and more", r.MinAllowed)
-	case r.MaxAllowed != nil:
-		return fmt.Sprintf("up to %s", r.MaxAllowed)
+	case least != nil && most != nil:
+		return fmt.Sprintf("%s to %s", least, most)
+	case least != nil:
+		return fmt.Sprintf("%s and more", least)
+	case most != nil:
+		return fmt.Sprintf("up to %s", most)
 	}
 	return ""
 }

@@ -72,6 +72,21 @@ const (
 	Duplicate Refusal = "Duplicate"
 )
 
+// Words describes the rejected sample, after "the reported".
+func (r Refusal) Words() string {
+	return map[Refusal]string{
+		Malformed:     "sample cannot be read",
+		NotANumber:    "usage is not a number",
+		Negative:      "usage is negative",
+		AboveLimit:    "memory is far above the container's limit",
+		TooLarge:      "usage is implausibly large",
+		Stale:         "sample is too old",
+		FromTheFuture: "sample has a time in the future",
+		BadWindow:     "sample has an implausible window",
+		Duplicate:     "sample occurs twice",
+	}[r]
+}
+
 // Answer is the answer of a source about the pods of a namespace.
 type Answer struct {
 	Samples []Sample

@@ -27,8 +27,10 @@ import (
 
 // The keys of the ConfigMap.
 const (
-	keyNamespaces = "namespaces"
-	keyReason     = "reason"
+	KeyNamespaces = "namespaces"
+	KeyReason     = "reason"
+	// KeyUser is the user who has created it, as "kubectl vscaler freeze" notes it. The operator ignores it.
+	KeyUser = "user"
 )
 
 // State is the content of the ConfigMap.
@@ -46,8 +48,8 @@ func Read(c *corev1.ConfigMap) State {
 	if c == nil {
 		return State{}
 	}
-	s := State{Active: true, Reason: conditions.OneLine(c.Data[keyReason])}
-	for _, name := range strings.FieldsFunc(c.Data[keyNamespaces], func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }) {
+	s := State{Active: true, Reason: conditions.OneLine(c.Data[KeyReason])}
+	for _, name := range strings.FieldsFunc(c.Data[KeyNamespaces], func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }) {
 		if len(validation.IsDNS1123Label(name)) > 0 {
 			s.Namespaces = nil
 			return s

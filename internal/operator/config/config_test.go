@@ -154,7 +154,7 @@ func TestShippedFiles(t *testing.T) {
 	local := Default()
 	local.Metrics.BindAddress, local.Metrics.Secure = "127.0.0.1:8080", false
 	local.Health.BindAddress = "127.0.0.1:8081"
-	local.LeaderElection.Enabled = false
+	local.LeaderElection.Namespace = "verticalscaler-system"
 	local.Freeze.Namespace = "verticalscaler-system"
 	for file, want := range map[string]Operator{"config.yaml": Default(), "local.yaml": local} {
 		got, err := Load(filepath.Join("..", "..", "..", "config", "manager", file))

@@ -289,7 +289,7 @@ func TestARefusedItemCostsOnlyItself(t *testing.T) {
 	}
 	w.rounds(outageAfter - 1)
 	w.expectWoken("shop/web")
-	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-1: container app NotANumber, container sidecar TooLarge"})
+	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-1: container app: the reported usage is not a number, container sidecar: the reported usage is implausibly large"})
 	if diff := cmp.Diff(map[string]seen{"app": {Peak: 400 * mebi}}, w.history("shop", "web")); diff != "" {
 		t.Errorf("the sample of web-2 counts as evidence for more (-want +got):\n%s", diff)
 	}

@@ -119,9 +119,9 @@ func (p *podUsage) whySilent(container string) (why string, isRefused bool) {
 	for _, r := range p.refused {
 		switch r.Container {
 		case "":
-			return string(r.Why), true
+			return "the reported " + r.Why.Words(), true
 		case container:
-			return fmt.Sprintf("container %s %s", container, r.Why), true
+			return fmt.Sprintf("container %s: the reported %s", container, r.Why.Words()), true
 		}
 	}
 	if len(p.samples)+len(p.refused) > 0 {

@@ -416,8 +416,6 @@ func (s *surveyor) doubts(ctx context.Context) (out []string) {
 	switch {
 	case s.operatorsErr != nil:
 		out = append(out, fmt.Sprintf("whether the operator runs is not known: %v", s.operatorsErr))
-	case !isKnown:
-		out = append(out, "nothing happens until an operator runs: no lease is found")
 	case operator.IsSilent(now):
 		out = append(out, "nothing happens until the operator runs: "+operator.Report(now))
 	}

@@ -90,7 +90,7 @@ func each(ctx context.Context, cluster *kube.Cluster, selector labels.Selector, 
 	if namespace, c, err = cluster.OpenNamespace(false); err != nil {
 		return nil, "", 0, err
 	}
-	scalers, err := kube.Chosen(ctx, c, namespace, selector, names)
+	scalers, err := cluster.Chosen(ctx, c, namespace, selector, names)
 	if err != nil {
 		return nil, "", 0, err
 	}
@@ -151,13 +151,20 @@ func resourceName(resource, name string) string {
 
 // patchAs sends a JSON merge patch, unless it is a dry run of the client.
 func patchAs(ctx context.Context, c client.Client, object client.Object, patch string, dryRun cli.DryRun) error {
+	return send(c, dryRun, func(c client.Client) error {
+		return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)))
+	})
+}
+
+// send writes, unless it is a dry run of the client.
+func send(c client.Client, dryRun cli.DryRun, write func(client.Client) error) error {
 	switch c = client.WithFieldOwner(c, cli.FieldManager); dryRun {
 	case cli.ClientDryRun:
 		return nil
 	case cli.ServerDryRun:
 		c = client.NewDryRunClient(c)
 	}
-	return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)))
+	return write(c)
 }
 
 // rollingBack are the flags of rollback.

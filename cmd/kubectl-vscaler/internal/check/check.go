@@ -131,6 +131,11 @@ func Run(ctx context.Context, cluster *kube.Cluster) (findings []Finding, err er
 		findings = append(findings, Finding{what, result, message})
 	}
 	p.read(ctx)
+	if frozen := p.operators.Freeze(namespace); frozen != nil {
+		run("Freeze", func(context.Context) (checkResult, string, error) {
+			return checkWarned, frozen.Report(cluster.Now()), nil
+		})
+	}
 	run("Operator", p.runs)
 	run("Kubernetes", func(context.Context) (checkResult, string, error) { return kubernetes(server.GitVersion) })
 	run("Kubelets", p.kubelets)
@@ -289,11 +294,9 @@ func (p *preflight) read(ctx context.Context) {
 // runs reports whether the operator of the namespace runs.
 func (p *preflight) runs(context.Context) (checkResult, string, error) {
 	now := p.cluster.Now()
-	switch operator, ok := p.operators.For(p.namespace); {
+	switch operator, _ := p.operators.For(p.namespace); {
 	case p.operators == nil:
-		return checkUnknown, "it is not known whether an operator runs: no lease of it can be read", p.unknown
-	case !ok:
-		return checkFailed, "no operator is in charge: no lease of one is found", nil
+		return checkUnknown, "", fmt.Errorf("whether an operator runs is not known: %w", p.unknown)
 	case operator.IsSilent(now):
 		return checkFailed, operator.Report(now), nil
 	default:
@@ -410,7 +413,7 @@ func (p *preflight) hpas(ctx context.Context) (checkResult, string, error) {
 	if len(advice) == 0 {
 		return checkOK, fmt.Sprintf("none of %d in namespace %s divides usage by requests", len(all), p.namespace), err
 	}
-	return checkWarned, fmt.Sprintf("%d metrics in namespace %s divide usage by requests, so scalers leave these resources alone. To size them, begin with: %s", len(advice), p.namespace, advice[0]), err
+	return checkWarned, fmt.Sprintf("%s usage by requests in namespace %s, so scalers leave these resources alone. To size them, begin with: %s", explain.Counted(len(advice), "metric divides", "metrics divide"), p.namespace, advice[0]), err
 }
 
 // nodeAutoscaler warns of pods that wait for room on nodes that a node autoscaler packs. It finds Karpenter by its API, and

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -37,6 +38,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
@@ -139,13 +141,13 @@ func (c *Cluster) Open() (client.Client, error) {
 	log.SetLogger(logr.Discard())
 	config.Wrap(c.time.wrap)
 	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
-	for _, add := range []func(*runtime.Scheme) error{admissionv1.AddToScheme, authorizationv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, autoscalingv2.AddToScheme, coordinationv1.AddToScheme, v1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{admissionv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, autoscalingv2.AddToScheme, coordinationv1.AddToScheme, v1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
 	}
 	for _, kind := range append([]schema.GroupVersionKind{
-		corev1.SchemeGroupVersion.WithKind("Pod"), appsv1.SchemeGroupVersion.WithKind("Deployment"), appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
+		corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("ConfigMap"), appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), appsv1.SchemeGroupVersion.WithKind("Deployment"), appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
 		appsv1.SchemeGroupVersion.WithKind("DaemonSet"), batchv1.SchemeGroupVersion.WithKind("CronJob"), RolloutKind, coordinationv1.SchemeGroupVersion.WithKind("Lease"), VPAKind,
 		v1beta1.GroupVersion.WithKind(string(ScalerKind)), v1beta1.GroupVersion.WithKind(string(OwnerKind)), v1beta1.GroupVersion.WithKind(string(PolicyKind)),
 	}, Bundled...) {
@@ -153,7 +155,7 @@ func (c *Cluster) Open() (client.Client, error) {
 	}
 	for _, kind := range []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Namespace"), corev1.SchemeGroupVersion.WithKind("Node"), admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), admissionv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"), v1beta1.GroupVersion.WithKind(string(ClusterPolicyKind)),
-		authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"),
+		authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"),
 	} {
 		mapper.Add(kind, meta.RESTScopeRoot)
 	}
@@ -199,16 +201,46 @@ func List[P interface {
 // DefaultOperatorNamespace is where dist/install.yaml installs the operator.
 const DefaultOperatorNamespace = "verticalscaler-system"
 
-// Operators reads the leases of the operators. Without the right to list leases, it reads those in the operator's
-// namespace and in the given one. It fails if it can read none. They are nil if they are not known.
+// Operators reads the leases of the operators, and their freeze switches. Without a lease, the operators are nil, and the error
+// is ErrNoLease or why none could be read.
 func (c *Cluster) Operators(ctx context.Context, reader client.Reader, namespace string) (explain.Operators, error) {
+	leases, err := c.leases(ctx, reader, namespace)
+	operators := explain.OperatorsOf(leases)
+	for i := range operators {
+		// Users who may not read it see it in the conditions of scalers.
+		var found corev1.ConfigMap
+		if reader.Get(ctx, types.NamespacedName{Namespace: operators[i].Namespace, Name: v1beta1.FreezeName}, &found) == nil {
+			operators[i].Freeze = FreezeIn(&found)
+		}
+	}
+	if err == nil && len(operators) == 0 {
+		err = ErrNoLease
+	}
+	return operators, err
+}
+
+// ErrNoLease is the error for a cluster without a lease of an operator.
+var ErrNoLease = errors.New("no lease of an operator is found: none has run, or it runs without leader election (leaderElection.enabled)")
+
+// FreezeIn reads the freeze switch of an operator.
+func FreezeIn(switched *corev1.ConfigMap) *explain.Freeze {
+	state, by := freeze.Read(switched), switched.Data[freeze.KeyUser]
+	if len(switched.ManagedFields) > 0 {
+		by = cmp.Or(by, switched.ManagedFields[0].Manager)
+	}
+	return &explain.Freeze{Namespaces: state.Namespaces, Reason: state.Reason, By: by, Since: &switched.CreationTimestamp}
+}
+
+// leases reads the leases of the operators. Without the right to list them, it reads those in the operator's
+// namespace and in the given one. It fails if it can read none.
+func (c *Cluster) leases(ctx context.Context, reader client.Reader, namespace string) ([]coordinationv1.Lease, error) {
 	var leases coordinationv1.LeaseList
 	candidates := []string{c.operatorNamespace}
 	if c.operatorNamespace == "" {
 		err := reader.List(ctx, &leases, client.MatchingFields{"metadata.name": v1beta1.LeaseName})
 		switch {
 		case err == nil:
-			return explain.OperatorsOf(leases.Items), nil
+			return leases.Items, nil
 		case !apierrors.IsForbidden(err):
 			return nil, fmt.Errorf("listing leases: %w", err)
 		}
@@ -227,13 +259,10 @@ func (c *Cluster) Operators(ctx context.Context, reader client.Reader, namespace
 			reasons = append(reasons, fmt.Sprintf("reading the lease in namespace %s: %v", candidate, err))
 		}
 	}
-	switch {
-	case len(leases.Items) == 0 && len(reasons) > 0:
+	if len(leases.Items) == 0 && len(reasons) > 0 {
 		return nil, errors.New(strings.Join(reasons, "; "))
-	case len(leases.Items) == 0 && c.operatorNamespace == "":
-		return nil, nil // The operator may run in another namespace.
 	}
-	return explain.OperatorsOf(leases.Items), nil
+	return leases.Items, nil
 }
 
 // OperatorsOr is Operators. An error is added to what is missing.

@@ -122,26 +122,29 @@ func HowToBegin(namespace string) string {
 
 // Find reads what explains the scaler that the user names: by its name, else as that of the
 // ScaledDeployment or the Deployment by that name. If a ScaledDeployment has none, it is that.
-func Find(ctx context.Context, c client.Reader, namespace string, name Reference) (explain.Evidence, *v1beta1.ScaledDeployment, error) {
+func (c *Cluster) Find(ctx context.Context, reader client.Reader, namespace string, name Reference) (explain.Evidence, *v1beta1.ScaledDeployment, error) {
 	if name.IsPolicy() {
 		return explain.Evidence{}, nil, cli.Usagef("%s is a policy, and not a scaler: name one of its scalers, or see it with \"%s explain %s\"", name, cli.Name, name)
 	}
+	if name.isBelow() {
+		return c.findAbove(ctx, reader, namespace, name)
+	}
 	if name.Kind == "" || name.Kind == ScalerKind {
-		evidence, err := EvidenceOf(ctx, c, types.NamespacedName{Namespace: namespace, Name: name.Name})
+		evidence, err := EvidenceOf(ctx, reader, types.NamespacedName{Namespace: namespace, Name: name.Name})
 		if !errors.Is(err, snapshot.ErrNotFound) {
 			return evidence, nil, err
 		}
 	}
 	var none explain.Evidence
-	scalers, err := Scalers(ctx, c, client.InNamespace(namespace))
+	scalers, err := Scalers(ctx, reader, client.InNamespace(namespace))
 	switch {
 	case errors.Is(err, ErrNotInstalled):
 		return none, nil, err
 	case err != nil:
-		return none, nil, name.NotFound(namespace)
+		return none, nil, c.NotFound(ctx, reader, namespace, name)
 	}
 	var owners v1beta1.ScaledDeploymentList
-	if err := c.List(ctx, &owners, client.InNamespace(namespace)); err != nil {
+	if err := reader.List(ctx, &owners, client.InNamespace(namespace)); err != nil {
 		owners.Items = nil // the user may not read them
 	}
 	if name.Kind == "" && slices.ContainsFunc(owners.Items, func(d v1beta1.ScaledDeployment) bool { return d.Name == name.Name }) {
@@ -151,12 +154,15 @@ func Find(ctx context.Context, c client.Reader, namespace string, name Reference
 	named := slices.DeleteFunc(scalers, func(s v1beta1.VerticalScaler) bool { return !name.IsScaler(&s) })
 	switch len(named) {
 	case 1:
-		return EvidenceFor(ctx, c, &named[0]), nil, nil
+		return EvidenceFor(ctx, reader, &named[0]), nil, nil
 	case 0:
 		if i := slices.IndexFunc(owners.Items, func(d v1beta1.ScaledDeployment) bool { return name.IsOwner(&d) }); i >= 0 {
 			return none, &owners.Items[i], nil
 		}
-		return none, nil, name.NotFound(namespace)
+		if pod := (Reference{PodKind, name.Name}); name.Kind == "" && exists(ctx, reader, namespace, pod) {
+			return c.findAbove(ctx, reader, namespace, pod)
+		}
+		return none, nil, c.NotFound(ctx, reader, namespace, name)
 	}
 	names := make([]string, len(named))
 	for i, s := range named {
@@ -167,8 +173,8 @@ func Find(ctx context.Context, c client.Reader, namespace string, name Reference
 
 // Chosen are the named scalers, or all with the labels. A name that no scaler has is an error, and
 // nothing is chosen then.
-func Chosen(ctx context.Context, c client.Reader, namespace string, selector labels.Selector, names []Reference) ([]v1beta1.VerticalScaler, error) {
-	all, err := Scalers(ctx, c, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
+func (c *Cluster) Chosen(ctx context.Context, reader client.Reader, namespace string, selector labels.Selector, names []Reference) ([]v1beta1.VerticalScaler, error) {
+	all, err := Scalers(ctx, reader, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +182,7 @@ func Chosen(ctx context.Context, c client.Reader, namespace string, selector lab
 	for i, name := range names {
 		names[i] = name.Resolved(all, nil)
 		if !slices.ContainsFunc(all, func(s v1beta1.VerticalScaler) bool { return names[i].IsScaler(&s) }) {
-			errs = append(errs, name.NotFound(namespace))
+			errs = append(errs, c.NotFound(ctx, reader, namespace, name))
 		}
 	}
 	return slices.DeleteFunc(all, func(s v1beta1.VerticalScaler) bool {
@@ -231,6 +237,11 @@ func EvidenceFor(ctx context.Context, c client.Reader, scaler *v1beta1.VerticalS
 			e.Pods = append(e.Pods, pod)
 		}
 	}
+	var ranges corev1.LimitRangeList
+	if err := c.List(ctx, &ranges, client.InNamespace(key.Namespace)); err != nil {
+		e.Missing = append(e.Missing, fmt.Sprintf("The LimitRanges: %v", err))
+	}
+	e.LimitRange = workload.ReadLimitRanges(ranges.Items)
 	return e
 }
 
@@ -245,13 +256,10 @@ func ForFleet(n *corev1.Namespace) *fleet.Namespace {
 	return &fleet.Namespace{Name: n.Name, Labels: n.Labels, Excluded: fleet.IsExcluded(n.Annotations), Terminating: n.DeletionTimestamp != nil}
 }
 
-// LeftOut says which policies select a Deployment without a scaler, and why it has none; empty if none does, or if that is
+// leftOut says which policies select a Deployment without a scaler, and why it has none; empty if none does, or if that is
 // not known.
-func (c *Cluster) LeftOut(ctx context.Context, reader client.Reader, namespace, name string) (lines []string) {
-	var deployment appsv1.Deployment
-	if err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &deployment); err != nil {
-		return nil
-	}
+func (c *Cluster) leftOut(ctx context.Context, reader client.Reader, deployment *appsv1.Deployment) (lines []string) {
+	namespace := deployment.Namespace
 	found := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{corev1.LabelMetadataName: namespace}}}
 	_ = reader.Get(ctx, types.NamespacedName{Name: namespace}, &found) // without it, its name is known
 	var policies []*fleet.Policy
@@ -261,7 +269,7 @@ func (c *Cluster) LeftOut(ctx context.Context, reader client.Reader, namespace, 
 		}
 	}
 	for _, p := range policies {
-		m, ok := fleet.MemberOf(p, policies, inventory.ReadForFleet(&deployment), ForFleet(&found), fleet.Scalers{}, "")
+		m, ok := fleet.MemberOf(p, policies, inventory.ReadForFleet(deployment), ForFleet(&found), fleet.Scalers{}, "")
 		if !ok {
 			continue
 		}

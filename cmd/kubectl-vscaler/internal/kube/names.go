@@ -5,12 +5,12 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -26,6 +26,10 @@ const (
 	ScalerKind     Kind = "VerticalScaler"
 	OwnerKind      Kind = "ScaledDeployment"
 	DeploymentKind Kind = "Deployment"
+
+	PodKind        Kind = "Pod"
+	ReplicaSetKind Kind = "ReplicaSet"
+	HPAKind        Kind = "HorizontalPodAutoscaler"
 
 	PolicyKind        Kind = v1beta1.ScalingPolicyKind
 	ClusterPolicyKind Kind = v1beta1.ClusterScalingPolicyKind
@@ -43,6 +47,10 @@ var kinds = map[string]Kind{
 	"clusterscalingpolicy.autoscaling.verticalscaler.io": ClusterPolicyKind, "clusterscalingpolicies.autoscaling.verticalscaler.io": ClusterPolicyKind,
 	"deploy": DeploymentKind, "deployment": DeploymentKind, "deployments": DeploymentKind,
 	"deployment.apps": DeploymentKind, "deployments.apps": DeploymentKind,
+	"po": PodKind, "pod": PodKind, "pods": PodKind,
+	"rs": ReplicaSetKind, "replicaset": ReplicaSetKind, "replicasets": ReplicaSetKind, "replicaset.apps": ReplicaSetKind, "replicasets.apps": ReplicaSetKind,
+	"hpa": HPAKind, "horizontalpodautoscaler": HPAKind, "horizontalpodautoscalers": HPAKind,
+	"horizontalpodautoscaler.autoscaling": HPAKind, "horizontalpodautoscalers.autoscaling": HPAKind,
 }
 
 // Reference is NAME or TYPE/NAME.
@@ -68,7 +76,7 @@ func References(args []string) (all []Reference, err error) {
 		kind, ok := kinds[strings.ToLower(word)]
 		switch {
 		case isTyped && !ok:
-			return nil, cli.Usagef("%q is not of a type that has a scaler: use vscaler/NAME, deployment/NAME, sdeploy/NAME, spolicy/NAME or cspolicy/NAME", arg)
+			return nil, cli.Usagef("%q is not of a type that has a scaler: use vscaler/NAME, deployment/NAME, pod/NAME, replicaset/NAME, hpa/NAME, sdeploy/NAME, spolicy/NAME or cspolicy/NAME", arg)
 		case name == "" || strings.Contains(name, "/"):
 			return nil, cli.Usagef("%q is not a name: use NAME or TYPE/NAME", arg)
 		}
@@ -120,21 +128,6 @@ func (r Reference) Resolved(scalers []v1beta1.VerticalScaler, owners []v1beta1.S
 		}
 	}
 	return r
-}
-
-// NotFound is the error for a name that no object has.
-func (r Reference) NotFound(namespace string) error {
-	switch r.Kind {
-	case DeploymentKind:
-		return fmt.Errorf("no VerticalScaler of Deployment %s/%s found: create one with spec.deploymentName: %[2]s, or a policy with kubectl vscaler adopt", namespace, r.Name)
-	case OwnerKind:
-		return fmt.Errorf("ScaledDeployment %s/%s not found", namespace, r.Name)
-	case PolicyKind:
-		return fmt.Errorf("no ScalingPolicy %s/%s and no VerticalScaler of it found", namespace, r.Name)
-	case ClusterPolicyKind:
-		return fmt.Errorf("no ClusterScalingPolicy %s and no VerticalScaler of it found in namespace %s", r.Name, namespace)
-	}
-	return fmt.Errorf("VerticalScaler %s/%s not found", namespace, r.Name)
 }
 
 // completeWithin is how long a completion may take.
@@ -190,8 +183,11 @@ type completion struct{ name, about string }
 // namesOf are the names of a kind in the namespace; none if they cannot be read. Only Deployments with a scaler count.
 func namesOf(ctx context.Context, c client.Reader, namespace string, of Kind) (all []completion) {
 	lists := map[Kind]client.ObjectList{
-		ScalerKind: &v1beta1.VerticalScalerList{}, DeploymentKind: &v1beta1.VerticalScalerList{}, OwnerKind: &v1beta1.ScaledDeploymentList{},
+		ScalerKind: &v1beta1.VerticalScalerList{}, DeploymentKind: &v1beta1.VerticalScalerList{}, OwnerKind: &v1beta1.ScaledDeploymentList{}, PodKind: &corev1.PodList{},
 		PolicyKind: &v1beta1.ScalingPolicyList{}, ClusterPolicyKind: &v1beta1.ClusterScalingPolicyList{},
+	}
+	if lists[of] == nil {
+		return nil
 	}
 	objects, err := Objects(ctx, c, lists[of], client.InNamespace(namespace))
 	if err != nil {

@@ -96,16 +96,16 @@ func (o *statusOptions) run(ctx context.Context, _ *cobra.Command, args []string
 	case o.watch:
 		return o.follow(ctx, overview)
 	case o.check && overview.IsEmpty() && len(headlines) > 0:
-		return errors.Join(cli.FailedCheck(headlines[0]), o.missing(overview))
+		return errors.Join(cli.FailedCheck(headlines[0]), o.missing(ctx, overview))
 	case len(o.names) == 0 && overview.IsEmpty() && !o.isData():
 		fmt.Fprintln(o.ErrOut, kube.NothingIn(o.namespace))
 		if o.selector == "" {
 			fmt.Fprintln(o.ErrOut, kube.HowToBegin(o.namespace))
 		}
 	case o.check && overview.Tally().NotReady > 0:
-		return errors.Join(cli.FailedCheck(overview.Tally().String()), o.missing(overview))
+		return errors.Join(cli.FailedCheck(overview.Tally().String()), o.missing(ctx, overview))
 	}
-	return o.missing(overview)
+	return o.missing(ctx, overview)
 }
 
 // validate rejects flags that contradict each other.
@@ -183,7 +183,7 @@ func (o *statusOptions) read(ctx context.Context) (out explain.Overview, err err
 		o.names[i] = name.Resolved(scalers, owners)
 	}
 	operators, err := o.cluster.Operators(ctx, o.client, o.namespace)
-	if err != nil && o.check {
+	if err != nil && (o.check || errors.Is(err, kube.ErrNoLease)) {
 		o.warn("whether the operator runs is not known", err)
 	}
 	chosen := slices.DeleteFunc(scalers, func(s v1beta1.VerticalScaler) bool {
@@ -229,11 +229,11 @@ func (o *statusOptions) readDeployments(ctx context.Context) map[types.Namespace
 }
 
 // missing is an error for names that do not exist.
-func (o *statusOptions) missing(in explain.Overview) error {
+func (o *statusOptions) missing(ctx context.Context, in explain.Overview) error {
 	var errs []error
 	for _, name := range o.names {
 		if !slices.ContainsFunc(in.Scalers, name.IsRow) && !slices.ContainsFunc(in.ScaledDeployments, name.IsOwnedRow) && !slices.ContainsFunc(in.Policies, name.IsPolicyRow) {
-			errs = append(errs, name.NotFound(o.namespace))
+			errs = append(errs, o.cluster.NotFound(ctx, o.client, o.namespace, name))
 		}
 	}
 	return errors.Join(errs...)
@@ -284,11 +284,8 @@ func explanationOf(ctx context.Context, cluster *kube.Cluster, name string) (exp
 		}
 		return explain.OfPolicy(evidence), nil
 	}
-	evidence, owner, err := kube.Find(ctx, reader, namespace, names[0])
+	evidence, owner, err := cluster.Find(ctx, reader, namespace, names[0])
 	if err != nil {
-		if lines := cluster.LeftOut(ctx, reader, namespace, names[0].Name); len(lines) > 0 && (names[0].Kind == "" || names[0].Kind == kube.DeploymentKind) {
-			err = fmt.Errorf("%w\n%s", err, strings.Join(lines, "\n"))
-		}
 		return nil, err
 	}
 	evidence.Operators = cluster.OperatorsOr(ctx, reader, namespace, &evidence.Missing)

@@ -116,7 +116,7 @@ func (o *topOptions) run(ctx context.Context, c *cobra.Command, args []string) e
 		v.namespace = ""
 	}
 	if len(args) > 0 {
-		name, err := scalerNamed(ctx, reader.Client, namespace, args[0])
+		name, err := scalerNamed(ctx, o.cluster, reader.Client, namespace, args[0])
 		if err != nil {
 			return err
 		}
@@ -133,12 +133,12 @@ func (o *topOptions) run(ctx context.Context, c *cobra.Command, args []string) e
 
 // scalerNamed is the name of the scaler that the user names: its own, or that of its Deployment or
 // ScaledDeployment.
-func scalerNamed(ctx context.Context, c client.Reader, namespace, name string) (types.NamespacedName, error) {
+func scalerNamed(ctx context.Context, cluster *kube.Cluster, c client.Reader, namespace, name string) (types.NamespacedName, error) {
 	names, err := kube.References([]string{name})
 	if err != nil {
 		return types.NamespacedName{}, err
 	}
-	evidence, _, err := kube.Find(ctx, c, namespace, names[0])
+	evidence, _, err := cluster.Find(ctx, c, namespace, names[0])
 	switch {
 	case err != nil:
 		return types.NamespacedName{}, err

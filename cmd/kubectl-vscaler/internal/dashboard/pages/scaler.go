@@ -148,6 +148,8 @@ func factsOf(r explain.Resource, now snapshot.Resource, pods int) (facts []fact)
 	}
 	add("Decided", text(r.Decided), "")
 	add("Allowed", r.Allowed(), "by the policy")
+	span, name := r.AllowedByLimitRange()
+	add("Allowed", span, "by "+name)
 	if r.Template != nil {
 		add("In the pod template", cmp.Or(text(r.Template.Request), "none"), "limit "+cmp.Or(text(r.Template.Limit), "none"))
 	}

@@ -182,7 +182,7 @@ var templates = parse("fleet", "scaler", "refusal")
 
 // functions are the functions that the templates call.
 var functions = template.FuncMap{
-	"age": explain.Age, "amounts": amounts, "savings": savings, "cells": cellsOf, "ending": endingOf, "orderText": orderText, "seconds": seconds,
+	"age": explain.Age, "amounts": amounts, "counted": explain.Counted, "savings": savings, "cells": cellsOf, "ending": endingOf, "orderText": orderText, "seconds": seconds,
 	"spans": func() []Span { return Spans }, "used": usedOf, "usedPercent": usedPercent, "word": word,
 }
 
