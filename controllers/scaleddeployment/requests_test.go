@@ -57,6 +57,7 @@ func TestARejectedDeploymentReadsNoOthers(t *testing.T) {
 
 // trimming makes a client that answers as the cache does, which has no pod templates.
 func trimming(t *testing.T) interceptor.Funcs {
+	t.Helper()
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 			err := c.Get(ctx, key, into, options...)

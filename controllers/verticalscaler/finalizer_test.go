@@ -95,6 +95,7 @@ func TestAWriteKeepsTheFinalizersOfOthers(t *testing.T) {
 
 // trimming is a client that reads as the cache does.
 func trimming(t *testing.T, p *plant) client.Client {
+	t.Helper()
 	return interceptor.NewClient(p.server, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			whole, _ := o.DeepCopyObject().(client.Object)

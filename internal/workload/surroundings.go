@@ -223,6 +223,7 @@ func isForeignGroup(apiVersion string) bool {
 	return apiVersion != "" && !strings.HasPrefix(apiVersion, "apps/") && !strings.HasPrefix(apiVersion, "extensions/")
 }
 
+// UtilizationOf is the resource whose utilization a metric is about; empty for other metrics.
 func UtilizationOf(metric autoscalingv2.MetricSpec) corev1.ResourceName {
 	switch {
 	case metric.Resource != nil && metric.Resource.Target.Type == autoscalingv2.UtilizationMetricType:

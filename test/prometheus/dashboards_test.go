@@ -46,7 +46,7 @@ func TestDashboardsHaveNoEmptyPanel(t *testing.T) {
 	cores := func() string { return fmt.Sprint(float64(w.recommends(0).Target.CPU.MilliValue()) / 1000) }
 	for query, want := range map[string]func() string{
 		`sum(verticalscaler_status{` + of + `})`:                                                                          func() string { return "2" },
-		`sum(verticalscaler_status{` + of + `, reason="DeploymentNotFound"})`:                                           func() string { return "1" },
+		`sum(verticalscaler_status{` + of + `, reason="DeploymentNotFound"})`:                                             func() string { return "1" },
 		fmt.Sprintf(`verticalscaler_policy_deployments{policy_namespace=%q, policy="all", state="skipped"}`, w.namespace): func() string { return "1" },
 		`sum(verticalscaler_container_target{` + of + `, scaler="web", target_container="app", resource="cpu"})`:          cores,
 	} {

@@ -83,11 +83,13 @@ func TestMissingPoliciesAreReportedOnce(t *testing.T) {
 		"one is missing": {by("operator-objects"), nil, []string{without("operator-deployments")}, map[string]float64{"operator-objects": 0, "operator-deployments": 1}},
 		"of an older version": {
 			of("operator-objects", "no (policies v0.1.9)"), of("operator-deployments", "no"),
-			[]string{outdated("operator-objects (v0.1.9), operator-deployments (unknown)")}, map[string]float64{"operator-objects": 1, "operator-deployments": 1},
+			[]string{outdated("operator-objects (v0.1.9), operator-deployments (unknown)")},
+			map[string]float64{"operator-objects": 1, "operator-deployments": 1},
 		},
 		"one is missing, the other of an older version": {
 			of("operator-objects", "no (policies v0.1.9)"), nil,
-			[]string{without("operator-deployments")}, map[string]float64{"operator-objects": 1, "operator-deployments": 1},
+			[]string{without("operator-deployments")},
+			map[string]float64{"operator-objects": 1, "operator-deployments": 1},
 		},
 		"a right is missing":               {by("operator-objects"), forbidden(`User "x" cannot create resource "deployments"`), []string{installed}, map[string]float64{"operator-objects": 0}},
 		"another policy refuses":           {forbidden("ValidatingAdmissionPolicy 'ours' denied request: no"), forbidden("exceeded quota"), nil, nil},

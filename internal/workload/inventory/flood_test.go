@@ -185,14 +185,14 @@ func kept(t *testing.T, o client.Object) any {
 
 // Users with rights in one namespace must not fill the memory of the operator, which serves all others.
 func TestNoObjectOfATenantIsKeptWhole(t *testing.T) {
-	for name, make := range ofTenants() {
+	for name, build := range ofTenants() {
 		t.Run(name, func(t *testing.T) {
 			const objects = 4
-			_ = kept(t, make(0)) // fills caches of the packages
+			_ = kept(t, build(0)) // fills caches of the packages
 			before := heap()
 			var all []any
 			for i := range objects {
-				all = append(all, kept(t, make(i+1)))
+				all = append(all, kept(t, build(i+1)))
 			}
 			each := (int64(heap()) - int64(before)) / objects
 			runtime.KeepAlive(all)
@@ -226,8 +226,8 @@ func TestAFullNamespaceHidesNoOOMKillInAnother(t *testing.T) {
 	go func() { _ = cached.Pods.Start(ctx) }()
 	must.Succeed(t, cached.Deployments.WaitForSync(ctx))
 	must.Succeed(t, cached.Pods.WaitForSync(ctx))
-	for name, make := range ofTenants() {
-		if o := make(len(name)); strings.HasPrefix(name, "a pod") || strings.HasPrefix(name, "a Deployment") {
+	for name, build := range ofTenants() {
+		if o := build(len(name)); strings.HasPrefix(name, "a pod") || strings.HasPrefix(name, "a Deployment") {
 			o.SetName(fmt.Sprintf("object-%x", name))
 			o.SetResourceVersion("")
 			o.SetManagedFields(nil)
