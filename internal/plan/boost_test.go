@@ -116,6 +116,10 @@ func TestBoost(t *testing.T) {
 	rule("It may be added instead of multiplied",
 		given(decidedBefore(), boosts(func(b *plan.Boost) { b.Percent, b.MoreMillis = 0, 50 }), pods(starting(10*time.Second, pod("web-1", small())))),
 		"keeps app 200m 256Mi · resizes web-1 to app 250m 256Mi of 500m 512Mi · Resizing · 0/1 changing, again in 10m51s")
+	rule("It is no more than the largest node has, whatever minAllowed is",
+		given(decidedBefore(), boosts(), largestNode(300, 1024), pods(starting(10*time.Second, pod("web-1", small()))),
+			policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(5000, 0) })),
+		"decides app 300m 256Mi (Bounds) · resizes web-1 to app 300m 256Mi of 600m 512Mi · Resizing · 0/1 changing")
 	rule("It is at size meanwhile", given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", double())), pod("web-2", large()))),
 		"keeps app 200m 256Mi · Boosted: Starting pods have more CPU until they are Ready (startupBoost) · 2/2 applied, again in 10m51s")
 	rule("It stays a while once it is Ready", given(decidedBefore(), boosts(), pods(started(20*time.Second, pod("web-1", double())))),
