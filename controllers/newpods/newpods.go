@@ -191,9 +191,10 @@ func lineOf(s *v1beta1.VerticalScaler) string {
 	return admission.LineOf(s, *s.Status.NewPods)
 }
 
-// objects are the NewPodSizes with these lines and owners. A line stays in the object that has it.
+// objects are the NewPodSizes with these lines and owners. A line stays in the object that has it,
+// the first one by name. It sorts the objects that were found.
 func objects(namespace string, lines map[string]string, owners []metav1.OwnerReference, found []v1beta1.NewPodSizes, longest int) (out []v1beta1.NewPodSizes) {
-	found = slices.SortedFunc(slices.Values(found), func(a, b v1beta1.NewPodSizes) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(found, func(a, b v1beta1.NewPodSizes) int { return cmp.Compare(a.Name, b.Name) })
 	var before []string
 	for i := range found {
 		before = append(before, found[i].Spec.Deployments)
@@ -268,23 +269,23 @@ func (r *Reconciler) untilNext(namespace string) time.Duration {
 }
 
 // write writes the differences, and deletes the objects that are not needed. An object that is too long loses lines to others,
-// and gets none from them. It is written after them, so that no line is ever missing.
+// and gets none from them. It is written after them, so that no line is ever missing. After an error, two objects may have a
+// line: the first one counts, as in objects.
 func (r *Reconciler) write(ctx context.Context, namespace string, lines map[string]string, wanted, found []v1beta1.NewPodSizes) error {
 	r.written.Store(namespace, r.Clock.Now())
-	loses := func(want v1beta1.NewPodSizes) int {
-		i := indexOf(found, want.Name)
-		if i < 0 {
-			return 0
+	home := map[string]string{} // of the line of each Deployment
+	for _, o := range slices.Backward(found) {
+		for line := range strings.Lines(o.Spec.Deployments) {
+			home[admission.DeploymentOf(line)] = o.Name
 		}
-		for line := range strings.Lines(found[i].Spec.Deployments) {
-			name := admission.DeploymentOf(line)
-			if lines[name] != "" && !admission.HasDeployment(want.Spec.Deployments, name) {
-				return 1
-			}
-		}
-		return 0
 	}
-	slices.SortStableFunc(wanted, func(a, b v1beta1.NewPodSizes) int { return loses(a) - loses(b) })
+	loses := map[string]int{} // lines, by object
+	for deployment, name := range home {
+		if i := indexOf(wanted, name); i >= 0 && lines[deployment] != "" && !admission.HasDeployment(wanted[i].Spec.Deployments, deployment) {
+			loses[name]++
+		}
+	}
+	slices.SortStableFunc(wanted, func(a, b v1beta1.NewPodSizes) int { return min(loses[a.Name], 1) - min(loses[b.Name], 1) })
 	for i := range wanted {
 		if err := r.writeOne(ctx, &wanted[i], found); err != nil {
 			return fmt.Errorf("writing the sizes of new pods in namespace %s: %w", namespace, err)
