@@ -42,10 +42,10 @@ type NewPodSizesList struct {
 // NewPodSizesSpec holds the sizes.
 type NewPodSizesSpec struct {
 	// deployments is one text, because the API server converts the object for each new pod. It
-	// begins with a newline and has a line for each Deployment: its name, a slash, the number in the
-	// name of the policy that reads it, a space, and its containers, separated by semicolons. A container is its name, CPU request, memory request,
-	// CPU limit and memory limit, separated by commas. An empty amount means that the pod keeps its
-	// own.
+	// begins with a newline and has a line for each Deployment: its name, a slash, the number of the
+	// policy, a space, and its containers, separated by semicolons. The policy that reads the line
+	// has this number in its name. A container is its name, CPU request, memory request, CPU limit
+	// and memory limit, separated by commas. An empty amount means that the pod keeps its own.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=262144

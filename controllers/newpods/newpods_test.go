@@ -332,7 +332,7 @@ func TestALineThatMovesSurvivesAFault(t *testing.T) {
 	}
 }
 
-// Whatever changes at once, and whichever write fails, no write takes away the line of a Deployment that has one.
+// No write takes away the line of a Deployment that has one, although several change at once, and any write may fail.
 func TestNoWriteTakesALineAway(t *testing.T) {
 	seeds := 40
 	if testing.Short() {

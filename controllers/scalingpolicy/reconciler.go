@@ -158,7 +158,7 @@ func (r *Reconciler) add(to *policies, object client.Object, isSurplus bool) {
 	}
 }
 
-// parsed is what parse returned for a version of a policy.
+// parsed is the result of parse for a version of a policy.
 type parsed struct {
 	version string
 	policy  *fleet.Policy

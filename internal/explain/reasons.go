@@ -173,7 +173,7 @@ var Reasons = []Reason{
 	{v1beta1.ReasonScaledDeployment, "A ScaledDeployment owns the Deployment, and sizes it.", Fine, "No action needed. To size it, set spec.scaling of the ScaledDeployment."},
 	{v1beta1.ReasonNameTaken, "A VerticalScaler with the name of the Deployment exists, and sizes another Deployment.", ByUser, "Give that scaler another name: delete it, and create it with a new name."},
 	{v1beta1.ReasonNameTooLong, "The name of the Deployment has more than 63 characters, the most for a VerticalScaler.", ByUser, "Create a scaler with a shorter name for the Deployment, or shorten the name of the Deployment."},
-	{v1beta1.ReasonTooLarge, "The Deployment is too large to be stored: it has more than 64 containers, more than 4 KiB of labels, or names and flags of containers of more than 8 KiB; or the large Deployments of its namespace have more than 8 MiB together.", ByUser, "Remove containers, labels or heap flags, or delete unused Deployments of the namespace."},
+	{v1beta1.ReasonTooLarge, "The Deployment is too large to be stored. It has more than 64 containers, 4 KiB of labels, or 8 KiB of names and flags of containers. Or the large Deployments of its namespace have more than 8 MiB together.", ByUser, "Remove containers, labels or heap flags, or delete unused Deployments of the namespace."},
 }
 
 // Cause is the reason for decided sizes, in words.

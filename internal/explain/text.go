@@ -191,7 +191,7 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 	}
 }
 
-// bound is an amount that a request must keep to, and the name of who demands it. An amount of 0 is no bound.
+// bound is an amount that a request must keep to, and the name of who demands it. An amount of 0 means none.
 type bound struct {
 	amount int64
 	name   string

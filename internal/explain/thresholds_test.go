@@ -23,7 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// bounded is checkout with a policy and a LimitRange of CPU, in millicores; 0 is no bound.
+// bounded is checkout with a policy and a LimitRange of CPU, in millicores; 0 means none.
 func bounded(minAllowed, maxAllowed, least, most int64) explain.Evidence {
 	milli := func(v int64) *resource.Quantity {
 		if v == 0 {
@@ -56,7 +56,7 @@ func bounded(minAllowed, maxAllowed, least, most int64) explain.Evidence {
 	return e
 }
 
-// Each amount in the sentence about changes is that of the plan: one millicore decides.
+// Each amount in the sentence about changes is the same as in the plan: one millicore decides.
 func TestStatedThresholdsAreThoseOfThePlan(t *testing.T) {
 	for name, e := range map[string]explain.Evidence{
 		"no bounds":                             bounded(0, 0, 0, 0),

@@ -335,7 +335,7 @@ func TestTheLargestPoliciesAreWithinTheBudget(t *testing.T) {
 	judge(t, compiled(t, "users_policies.yaml"), r, `cannot patch resource "pods/resize" in API group "" at the cluster scope`)
 }
 
-// Nobody deletes the CRD of ScaledDeployments before an annotation on it allows that. A deletion of all CRDs begins without
+// No user deletes the CRD of ScaledDeployments before an annotation on it allows that. A deletion of all CRDs begins without
 // an object.
 func TestDeletingTheCRDNeedsAnAnnotation(t *testing.T) {
 	t.Parallel()

@@ -195,7 +195,7 @@ func TestTheSpellingOfAnAmountIsNoChange(t *testing.T) {
 	}
 }
 
-// A plain fraction is no amount in the schema of a ScaledDeployment: docs/owned.md says to quote it.
+// The schema of a ScaledDeployment refuses a plain fraction: docs/owned.md says to quote it.
 func TestAPlainFractionMustBeQuoted(t *testing.T) {
 	t.Parallel()
 	w := newServed(t)

@@ -26,7 +26,7 @@ const form = "5"
 // run in one cluster, so a changed policy gets another name.
 const PolicyName = "verticalscaler-new-pods-" + form
 
-// afterName is what follows the name of a Deployment in its line.
+// afterName follows the name of a Deployment in its line.
 const afterName = "/" + form + " "
 
 // The expressions of the policy, for the pod "object" and the sizes "params".

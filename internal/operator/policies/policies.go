@@ -161,7 +161,7 @@ func (c *Check) conditionOf(lacks, old string) metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: ConditionType, Status: metav1.ConditionTrue, Reason: ReasonInstalled,
-		Message: "The admission policies that the operator can ask for are those of its version. To compare all of them: kubectl vscaler check",
+		Message: "The admission policies that the operator can ask for have its version. To compare all of them: kubectl vscaler check",
 	}
 }
 

@@ -87,7 +87,7 @@ func (p Pod) GivingBack(sizes Changes) (given Changes, lacking model.Obstacle) {
 				given[i].Size = c.Goal.Resize(c.Size, requests)
 				lacks -= give
 				lacking = model.Obstacle{Reason: v1beta1.ReasonQuotaExceeded, Message: fmt.Sprintf(
-					"ResourceQuota %s has no room in %s for a new pod of the rollout: old pods give back as much of their raises as usage allows", q.Name, q.Key)}
+					"ResourceQuota %s has no room in %s for a new pod of the rollout: the requests of old pods are lowered as far as usage allows", q.Name, q.Key)}
 			}
 		}
 	}

@@ -167,7 +167,7 @@ func ofTenants() map[string]func(i int) client.Object {
 	}
 }
 
-// kept is what the operator stores of an object.
+// kept is the stored part of an object.
 func kept(t *testing.T, o client.Object) any {
 	t.Helper()
 	switch o := o.(type) {
@@ -246,7 +246,7 @@ func TestAFullNamespaceHidesNoOOMKillInAnother(t *testing.T) {
 	}
 }
 
-// What large Deployments of one namespace take together is bounded, and is free again once they are deleted.
+// Large Deployments of one namespace share a bound of memory, which is free again once they are deleted.
 func TestLargeDeploymentsOfANamespaceShareABound(t *testing.T) {
 	large := func(namespace string, i int) *deploymentRecord {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(namespace, i)), Labels: map[string]string{}}}

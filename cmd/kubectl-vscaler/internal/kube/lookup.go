@@ -87,7 +87,7 @@ func (c *Cluster) findAbove(ctx context.Context, reader client.Reader, namespace
 func (c *Cluster) NotFound(ctx context.Context, reader client.Reader, namespace string, name Reference) error {
 	switch name.Kind {
 	case PodKind, ReplicaSetKind, HPAKind:
-		return cli.Usagef("%s is no scaler: \"%s explain %[1]s\" shows which one sizes it", name, cli.Name)
+		return cli.Usagef("%s has no scaler of its own: \"%s explain %[1]s\" shows which one sizes it", name, cli.Name)
 	case OwnerKind:
 		return fmt.Errorf("ScaledDeployment %s/%s not found", namespace, name.Name)
 	case PolicyKind:

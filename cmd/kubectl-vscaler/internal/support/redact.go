@@ -150,7 +150,7 @@ func redacted(value any, of fields) any {
 // mask stands for an address.
 const mask = "[masked]"
 
-// addresses are those of IPv4 and IPv6.
+// addresses matches IPv4 and IPv6 addresses.
 var addresses = regexp.MustCompile(`(?i)\b(?:[0-9]{1,3}\.){3}[0-9]{1,3}\b|\b(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}\b|\b[0-9a-f]{1,4}(?::[0-9a-f]{1,4})*::[0-9a-f:]*`)
 
 // masked is text without addresses.
