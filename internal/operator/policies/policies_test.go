@@ -64,7 +64,7 @@ func TestMissingPoliciesAreReportedOnce(t *testing.T) {
 		return forbidden("ValidatingAdmissionPolicy 'verticalscaler-" + policy + "' with binding 'verticalscaler-" + policy + "' denied request: " + message)
 	}
 	by := func(policy string) error { return of(policy, "no (policies v0.2.0)") }
-	const installed = "True PoliciesInstalled: The admission policies that the operator can ask for are those of its version. To compare all of them: kubectl vscaler check"
+	const installed = "True PoliciesInstalled: The admission policies that the operator can ask for have its version. To compare all of them: kubectl vscaler check"
 	outdated := func(names string) string {
 		return "False PoliciesOutdated: Admission policies are not those of the operator's version, v0.2.0: " + names + ". To upgrade them: " +
 			"kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/download/v0.2.0/admission-policies.yaml"
