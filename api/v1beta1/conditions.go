@@ -189,8 +189,6 @@ const (
 	// ReasonNodeCapacity means that the API server refused a size above the node's
 	// allocatable capacity, or that the largest node limits the request.
 	ReasonNodeCapacity = "NodeCapacity"
-	// ReasonBoundBelowOOMKill means that a bound keeps memory below the amount that an OOM kill has shown to be necessary.
-	ReasonBoundBelowOOMKill = "BoundBelowOOMKill"
 	// ReasonRaiseLimit means that usage needs more than requests are raised to without maxAllowed.
 	ReasonRaiseLimit = "RaiseLimit"
 	// ReasonRaiseDidNotHelp means that a container was OOM-killed at all sizes, and ReasonUsageFollowsLimit that its

@@ -4,7 +4,6 @@
 package decision
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -84,27 +83,11 @@ func (e *evaluation) evaluate(q request) {
 		e.moveOrKeep(q)
 	}
 	switch has := q.Resource.Format(q.current); q.climbEnd {
-	case "":
-		if max(q.wanted, q.current) < q.oomFloor() {
-			e.keep(q, v1beta1.ReasonBoundBelowOOMKill, "an OOM kill has shown that %s is necessary, and %s", q.Resource.Format(q.oomFloor()), e.boundOf(q))
-		}
 	case recommend.RaiseDidNotHelp:
 		e.keep(q, v1beta1.ReasonRaiseDidNotHelp, "larger sizes did not stop the OOM kills, so %s is not raised for now", has)
 	case recommend.UsageFollowsLimit:
 		e.keep(q, v1beta1.ReasonUsageFollowsLimit, "usage grows with the limit%s, so %s is not raised for now", q.heapFlag(), has)
 	}
-}
-
-// boundOf names the bound that keeps a request from what is recommended.
-func (e *evaluation) boundOf(q request) string {
-	most := q.Resource.Format(q.wanted)
-	switch {
-	case q.wanted == q.MaxAllowed:
-		return "maxAllowed is " + most
-	case q.wanted == q.Resource.Of(e.Bounds.ContainerMax):
-		return fmt.Sprintf("LimitRange %s allows a container %s", e.Bounds.Name, most)
-	}
-	return "limits keep the request at " + most
 }
 
 // heapFlag is the flag that sets the heap, in parentheses; empty for none.
