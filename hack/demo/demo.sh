@@ -153,7 +153,7 @@ last=$(kubectl get pods -l app=web --sort-by=.metadata.name -o 'jsonpath={.items
 say "4. All pods use more than they request, one less than the others. The operator scales them up without delay."
 use 180 200
 await "requests that cover the usage" areSized 'cpu >= 168 && memory > 200' # the mean CPU usage, and all of the memory
-echo "Look at REQUEST, which covers USAGE again in all pods, and at USED."
+echo "Look at REQUEST, which has followed USAGE up, and at USED."
 show kubectl vscaler top web --once
 
 say "5. All pods use much less. The operator scales them down when the memory peaks are older than the history."
