@@ -252,6 +252,16 @@ func listed(ctx context.Context, t *testing.T) {
 	}
 }
 
+// allowDeletion lets the CRD of ScaledDeployments be deleted, if it exists.
+func allowDeletion(ctx context.Context, t *testing.T) {
+	t.Helper()
+	crd := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", ownersCRD)
+	patch := `{"metadata":{"annotations":{"autoscaling.verticalscaler.io/allow-deletion":"true"}}}`
+	if err := env.Client.Patch(ctx, crd, client.RawPatch(types.MergePatchType, []byte(patch))); client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
+}
+
 // remove removes everything that install has created, whatever state it is in.
 func (i *installation) remove(t *testing.T) {
 	t.Helper()
@@ -274,6 +284,7 @@ func (i *installation) remove(t *testing.T) {
 	}
 	testkit.Eventually(t, soon, func() string {
 		releaseAll(ctx)
+		allowDeletion(ctx, t) // also of a CRD that was created again
 		var left []string
 		for _, o := range going {
 			// A pending InstallPlan may recreate CRDs.

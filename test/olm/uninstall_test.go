@@ -97,6 +97,7 @@ func uninstall(t *testing.T) {
 		t.Errorf("there are ScaledDeployments left: %s", out)
 	}
 	listed(t.Context(), t)
+	i.run(t, "kubectl annotate crd scaleddeployments.autoscaling.verticalscaler.io autoscaling.verticalscaler.io/allow-deletion=true")
 	i.run(t, deleteCRDs)
 	eventually(t, func() string {
 		for _, name := range allCRDs {

@@ -68,6 +68,7 @@ func TestVersion1(t *testing.T) {
 	i.isAllowed(t)
 
 	listed(t.Context(), t)
+	allowDeletion(t.Context(), t)
 	asInstaller(t, "delete", objects, "--wait=false")
 	for _, o := range decoded(t, objects) {
 		eventually(t, func() string {
