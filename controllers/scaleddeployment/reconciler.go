@@ -86,7 +86,7 @@ type scope struct {
 
 	// waiting names the deletion that the reconcile waits for, if any.
 	waiting string
-	// rejection needs a user's action; its reason is empty for none.
+	// rejection, if any, needs a user's action.
 	rejection apierror.Rejection
 	// changes are the writes of this reconcile, for events.
 	changes []change

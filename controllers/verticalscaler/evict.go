@@ -21,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/pressure"
 )
@@ -58,7 +59,7 @@ func (r *Reconciler) chooseEvicted(ctx context.Context, s *scope) {
 		step.Pods = []plan.EvictedPod{*pod}
 	}
 	leaving, _ := s.observation.situation.Pod(step.Pods[0].UID)
-	if r.Nodes != nil && !r.Nodes.HaveRoom(step.Needs, leaving.Node, leaving.Counted().Requests) {
+	if r.Nodes != nil && step.Needs != (quantity.Amounts{}) && !r.Nodes.HaveRoom(step.Needs, leaving.Node, leaving.Counted().Requests) {
 		s.plan = plan.WithoutRoom(s.plan)
 		return
 	}

@@ -244,18 +244,18 @@ func TestAPodIsEvictedForCPUOnABusyNode(t *testing.T) {
 	unknown("nodes that are not read", "the operator does not read nodes", 0)
 }
 
-// fullNodes have room for one CPU.
+// fullNodes have room for one CPU, and none for a request of 0, as if they were overcommitted.
 type fullNodes struct{ Nodes }
 
 func (fullNodes) HaveRoom(requests quantity.Amounts, _ string, leaving quantity.Amounts) bool {
-	return requests.CPUMillis-leaving.CPUMillis <= 1000
+	return requests.CPUMillis > 0 && requests.CPUMillis-leaving.CPUMillis <= 1000
 }
 
 func TestNoPodIsEvictedWithoutRoomForItsReplacement(t *testing.T) {
 	r := &Reconciler{Nodes: fullNodes{}}
-	for cpu, isEvicted := range map[int64]bool{1200: true, 1300: false} {
+	for cpu, isEvicted := range map[int64]bool{1200: true, 1300: false, 0: true} { // 0: after an OOM kill, whatever the room
 		s := &scope{now: noon, plan: plan.Plan{Step: plan.Evict{
-			Pods: []plan.EvictedPod{{Name: "web-1", UID: "web-1"}}, Needs: quantity.Amounts{CPUMillis: cpu, MemoryBytes: 1 << 30},
+			Pods: []plan.EvictedPod{{Name: "web-1", UID: "web-1"}}, Needs: quantity.Amounts{CPUMillis: cpu, MemoryBytes: min(cpu, 1) << 30},
 		}}}
 		s.observation.situation.Pods = []workload.Pod{{UID: "web-1", Containers: []workload.Container{{Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 200}}}}}}
 		r.chooseEvicted(t.Context(), s)

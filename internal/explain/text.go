@@ -290,7 +290,7 @@ func (r Resource) Developments(now time.Time) []string {
 	return slices.DeleteFunc(all, func(sentence string) bool { return sentence == "" })
 }
 
-// Allowed is the range that the policy allows; empty for none.
+// Allowed is the range that the policy allows, if any.
 func (r Resource) Allowed() string { return allowed(r.MinAllowed, r.MaxAllowed) }
 
 // AllowedByLimitRange is the range that LimitRanges allow, and their names.

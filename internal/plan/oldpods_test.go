@@ -156,7 +156,7 @@ func TestOldPodsGiveARolloutTheRoomOfAQuota(t *testing.T) {
 	justResized := func(w *world) { w.situation.Pods[0].Resized = noon.Add(-30 * time.Second) }
 	for name, tc := range map[string]struct {
 		given []func(*world)
-		want  string // the resize; empty for none
+		want  string // the resize, if any
 	}{
 		"as much as it lacks":                    {[]func(*world){lacksQuota(512), lower(100, 100)}, "web-1 to app 200m 216Mi of 400m 432Mi"},
 		"as much as usage allows":                {[]func(*world){lacksQuota(512), lower(100, 240)}, "web-1 to app 200m 240Mi of 400m 480Mi"},

@@ -79,7 +79,7 @@ func (e *evaluation) sized() []workload.Footprint {
 	return out
 }
 
-// sumBound describes the bound of a pod's sums; empty for none.
+// sumBound describes the bound of a pod's sums, if any.
 func (e *evaluation) sumBound(r model.Resource) string {
 	if most := r.Of(e.Bounds.PodMax); most > 0 {
 		return fmt.Sprintf("LimitRange %s allows all containers of a pod together %s of %s, limits included", e.Bounds.Name, r.Format(most), r)

@@ -43,7 +43,7 @@ type Policy struct {
 	ScaleUp, ScaleDown Direction
 	// Windows are the times in which requests may change.
 	Windows window.Windows
-	// InvalidWindow says which window never opens because it cannot be parsed; empty for none.
+	// InvalidWindow describes a window that cannot be parsed, if any. It never opens.
 	InvalidWindow string
 	// Tolerance is the smallest change of a request that is made, as a share of the request: 0 to 1.
 	Tolerance float64

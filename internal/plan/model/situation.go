@@ -140,7 +140,7 @@ type NewPods struct {
 	EffectiveSince time.Time
 	// IneffectiveOnPod names a later pod that has not got them.
 	IneffectiveOnPod string
-	// ReplicaSet has had healthy pods with exactly these sizes; empty for none. Pods of others get at least their template's.
+	// ReplicaSet, if set, has had healthy pods with exactly these sizes. Pods of others get at least their template's.
 	ReplicaSet types.UID
 	// FailedAt is the time at which the API server refused to create pods with the sizes, and Failure is its message;
 	// zero for never.

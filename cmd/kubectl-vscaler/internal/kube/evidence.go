@@ -256,8 +256,7 @@ func ForFleet(n *corev1.Namespace) *fleet.Namespace {
 	return &fleet.Namespace{Name: n.Name, Labels: n.Labels, Excluded: fleet.IsExcluded(n.Annotations), Terminating: n.DeletionTimestamp != nil}
 }
 
-// leftOut says which policies select a Deployment without a scaler, and why it has none; empty if none does, or if that is
-// not known.
+// leftOut says which policies select a Deployment without a scaler, and why it has none, as far as that is known.
 func (c *Cluster) leftOut(ctx context.Context, reader client.Reader, deployment *appsv1.Deployment) (lines []string) {
 	namespace := deployment.Namespace
 	found := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{corev1.LabelMetadataName: namespace}}}

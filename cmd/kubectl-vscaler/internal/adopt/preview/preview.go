@@ -57,7 +57,7 @@ type Preview struct {
 	Name      string `json:"name"`
 	// Action is the effect of writing the policy: Create, Update, or None if it exists and is the same.
 	Action Action `json:"action"`
-	// Purpose and Exclusions describe the policy; empty for none.
+	// Purpose and Exclusions describe the policy, if set.
 	Purpose    string `json:"purpose"`
 	Exclusions string `json:"exclusions,omitempty"`
 	// Selected is the number of Deployments that the selectors match, without excluded ones and those of system
