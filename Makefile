@@ -36,7 +36,7 @@ export CGO_ENABLED := 0
 export GOWORK := off
 
 # The modules of this repository, and those of them that have tests of their own.
-MODULES := . $(patsubst %/go.mod,%,$(wildcard api/go.mod bench/go.mod hack/*/go.mod hack/tools/*/go.mod))
+MODULES := . $(patsubst %/go.mod,%,$(wildcard api/go.mod bench/go.mod hack/*/go.mod hack/tools/*/go.mod test/*/go.mod))
 TESTED_MODULES := $(filter-out . bench hack/tools/%,$(MODULES))
 
 # The packages to test and further flags: make test PKG=./internal/quantity ARGS='-run TestFormat -v'

@@ -15,7 +15,7 @@ import (
 func TestModulesHaveTheSameDependencies(t *testing.T) {
 	t.Parallel()
 	operator := requirements(t, "go.mod")
-	for module, prefix := range map[string]string{"hack/cluster/go.mod": "", "bench/go.mod": "k8s.io/a"} {
+	for module, prefix := range map[string]string{"hack/cluster/go.mod": "", "test/libraries/go.mod": "", "bench/go.mod": "k8s.io/a"} {
 		shared := 0
 		for path, version := range requirements(t, module) {
 			ours, isShared := operator[path]

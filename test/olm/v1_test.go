@@ -30,7 +30,7 @@ const (
 )
 
 // TestVersion1 installs, upgrades and removes what OLM v1 makes of the bundle, for the ClusterExtension of docs/olm.md, with no more
-// rights than dist/olm-v1.yaml grants. test/bundle has OLM v1's check of the CRDs.
+// rights than dist/olm-v1.yaml grants. test/libraries/olmv1 has OLM v1's check of the CRDs.
 func TestVersion1(t *testing.T) {
 	i := &installation{namespace: v1Namespace, bundle: released(t), began: env.Mark()}
 	second := i.bundle.next(t)

@@ -34,7 +34,7 @@ const (
 // settings are the keys that dist/argocd.yaml adds to argocd-cm.
 func settings(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "dist", "argocd.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "dist", "argocd.yaml"))
 	must.Succeed(t, err)
 	var config corev1.ConfigMap
 	must.Succeed(t, yaml.UnmarshalStrict(text, &config))
@@ -47,7 +47,7 @@ func TestTheSettingsAreThoseOfArgoCD(t *testing.T) {
 		t.Errorf("the keys are %q", got)
 	}
 	for key, file := range map[string]string{healthKey: "health.lua", ownedKey: "health.lua", actionsKey: "actions.yaml"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", "config", "components", "argocd", file))
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "components", "argocd", file))
 		if err != nil || string(text) != config[key] {
 			t.Errorf("dist/argocd.yaml differs from %s, run make dist: %v", file, err)
 		}
