@@ -4,8 +4,6 @@
 package v1beta1
 
 import (
-	"strings"
-
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -38,14 +36,10 @@ const (
 	HarmedAnnotation = "autoscaling.verticalscaler.io/harmed"
 )
 
-// IsPolicy reports whether the owner is a ScalingPolicy or a ClusterScalingPolicy of this API
-// group, in any version.
+// IsPolicy reports whether the owner is a ScalingPolicy or a ClusterScalingPolicy of this API version, as the admission
+// policies do. The garbage collector knows no other.
 func IsPolicy(owner *metav1.OwnerReference) bool {
-	if owner == nil {
-		return false
-	}
-	group, _, _ := strings.Cut(owner.APIVersion, "/")
-	return group == GroupVersion.Group && (owner.Kind == ScalingPolicyKind || owner.Kind == ClusterScalingPolicyKind)
+	return owner != nil && owner.APIVersion == GroupVersion.String() && (owner.Kind == ScalingPolicyKind || owner.Kind == ClusterScalingPolicyKind)
 }
 
 // SystemNamespaces decides whether a policy selects Deployments of system namespaces.

@@ -87,7 +87,7 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 	if named == nil {
 		r.promoted.Forget(key) // No policy may see the scaler again.
 	}
-	if isOurs && fleet.IsDetached(named.Annotations) {
+	if named != nil && fleet.IsReleasable(named) {
 		return func(ctx context.Context) error {
 			_, err := r.update(ctx, named, fleet.Released)
 			return err

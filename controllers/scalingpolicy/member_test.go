@@ -282,8 +282,8 @@ func TestScalersOfAPolicyThatIsBeingDeletedAreLeftAlone(t *testing.T) {
 			edit(s, "shop/p", &v1beta1.ScalingPolicy{}, func(p *v1beta1.ScalingPolicy) { p.Finalizers = nil })
 			s.wrote()
 			s.settle()
-			s.expectWrites("after the policy is gone", "status fleet")
-			if got := s.scaler("shop/web"); !got.Spec.Suspend || got.OwnerReferences != nil {
+			s.expectWrites("after the policy is gone", "status fleet", "update shop/web")
+			if got := s.scaler("shop/web"); !got.Spec.Suspend || got.OwnerReferences != nil || got.Labels[v1beta1.PolicyLabel] != "" {
 				t.Errorf("orphaned: %+v", got)
 			}
 		})

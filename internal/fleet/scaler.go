@@ -66,6 +66,15 @@ func IsGenerated(s *v1beta1.VerticalScaler) bool {
 	return v1beta1.IsPolicy(metav1.GetControllerOfNoCopy(s))
 }
 
+// IsReleasable reports whether a scaler becomes one of its users: it is detached, or its policy was deleted with
+// --cascade=orphan.
+func IsReleasable(s *v1beta1.VerticalScaler) bool {
+	if IsGenerated(s) {
+		return IsDetached(s.Annotations)
+	}
+	return metav1.GetControllerOfNoCopy(s) == nil && s.Labels[v1beta1.PolicyLabel] != ""
+}
+
 // Released is the scaler as one of its users: a copy without the policy's label and controller.
 func Released(s *v1beta1.VerticalScaler) *v1beta1.VerticalScaler {
 	out := s.DeepCopy()

@@ -23,7 +23,7 @@ func untidyScaler(changes ...func(*v1beta1.VerticalScaler)) *v1beta1.VerticalSca
 		Finalizers:  []string{"autoscaling.verticalscaler.io/restore"},
 		OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "ConfigMap", Name: "first", UID: "first"},
-			{APIVersion: v1beta1.GroupVersion.Group + "/v1alpha9", Kind: v1beta1.ScalingPolicyKind, Name: "old", UID: "shop/old", Controller: new(true), BlockOwnerDeletion: new(true)},
+			{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.ScalingPolicyKind, Name: "old", UID: "shop/old", Controller: new(true), BlockOwnerDeletion: new(true)},
 			{APIVersion: "example.com/v1", Kind: "ScalingPolicy", Name: "foreign", UID: "foreign", Controller: new(false)},
 		},
 	}}
@@ -169,6 +169,33 @@ func TestAReleasedScalerBelongsToItsUsers(t *testing.T) {
 	}
 }
 
+func TestWhichScalersAreReleased(t *testing.T) {
+	policy := metav1.OwnerReference{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.ScalingPolicyKind, Name: "x", Controller: new(true)}
+	owner := metav1.OwnerReference{APIVersion: v1beta1.GroupVersion.String(), Kind: "ScaledDeployment", Name: "x", Controller: new(true)}
+	labels, detached := map[string]string{v1beta1.PolicyLabel: "x"}, map[string]string{v1beta1.DetachedAnnotation: ""}
+	for name, tc := range map[string]struct {
+		scaler metav1.ObjectMeta
+		want   bool
+	}{
+		"a user's":                               {metav1.ObjectMeta{}, false},
+		"a user's, detached from nothing":        {metav1.ObjectMeta{Annotations: detached}, false},
+		"a policy's":                             {metav1.ObjectMeta{Labels: labels, OwnerReferences: []metav1.OwnerReference{policy}}, false},
+		"a policy's, detached":                   {metav1.ObjectMeta{Labels: labels, Annotations: detached, OwnerReferences: []metav1.OwnerReference{policy}}, true},
+		"orphaned by a policy":                   {metav1.ObjectMeta{Labels: labels}, true},
+		"a ScaledDeployment's with such a label": {metav1.ObjectMeta{Labels: labels, OwnerReferences: []metav1.OwnerReference{owner}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &v1beta1.VerticalScaler{ObjectMeta: tc.scaler}
+			if got := IsReleasable(s); got != tc.want {
+				t.Errorf("IsReleasable() = %t", got)
+			}
+			if tc.want && IsReleasable(Released(s)) {
+				t.Error("it would be released again")
+			}
+		})
+	}
+}
+
 func TestOnlyAPolicyAsControllerMakesAScalerGenerated(t *testing.T) {
 	reference := func(apiVersion, kind string, controller *bool) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "x", UID: types.UID("x"), Controller: controller}
@@ -181,13 +208,13 @@ func TestOnlyAPolicyAsControllerMakesAScalerGenerated(t *testing.T) {
 		"no owner":                       {nil, false},
 		"a ScalingPolicy":                {[]metav1.OwnerReference{reference(group+"/v1beta1", "ScalingPolicy", new(true))}, true},
 		"a ClusterScalingPolicy":         {[]metav1.OwnerReference{reference(group+"/v1beta1", "ClusterScalingPolicy", new(true))}, true},
-		"a policy of a later version":    {[]metav1.OwnerReference{reference(group+"/v1", "ScalingPolicy", new(true))}, true},
+		"a policy of a later version":    {[]metav1.OwnerReference{reference(group+"/v1", "ScalingPolicy", new(true))}, false},
 		"a plain owner":                  {[]metav1.OwnerReference{reference(group+"/v1beta1", "ScalingPolicy", nil)}, false},
 		"an owner that does not control": {[]metav1.OwnerReference{reference(group+"/v1beta1", "ScalingPolicy", new(false))}, false},
 		"a ScaledDeployment":             {[]metav1.OwnerReference{reference(group+"/v1beta1", "ScaledDeployment", new(true))}, false},
 		"another group":                  {[]metav1.OwnerReference{reference("example.com/v1beta1", "ScalingPolicy", new(true))}, false},
 		"a policy beside a controller":   {[]metav1.OwnerReference{reference(group+"/v1beta1", "ScalingPolicy", nil), reference("apps/v1", "Deployment", new(true))}, false},
-		"a group without a version":      {[]metav1.OwnerReference{reference(group, "ScalingPolicy", new(true))}, true},
+		"a group without a version":      {[]metav1.OwnerReference{reference(group, "ScalingPolicy", new(true))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners}}

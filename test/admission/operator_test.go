@@ -149,6 +149,9 @@ func released(s *v1beta1.VerticalScaler) {
 	s.OwnerReferences = slices.DeleteFunc(s.OwnerReferences, func(r metav1.OwnerReference) bool { return v1beta1.IsPolicy(&r) })
 }
 
+// orphaned labels a scaler as one whose policy was deleted.
+func orphaned(s *v1beta1.VerticalScaler) { s.Labels = map[string]string{v1beta1.PolicyLabel: "fleet"} }
+
 func finalizedBy(names ...string) func(*v1beta1.VerticalScaler) {
 	return func(s *v1beta1.VerticalScaler) { s.Finalizers = names }
 }
@@ -174,7 +177,7 @@ func TestTheOperatorWritesTheScalersOfPolicies(t *testing.T) {
 		label       = "must label the scaler of a policy"
 		name        = "must have the name of its Deployment"
 		ownerOnly   = "may only give the scaler of a policy to another policy"
-		finalizer   = "may only change its own finalizer"
+		finalizer   = "may only change its own finalizer, and remove the label of a policy"
 		keeps       = "may not change the owner of a scaler of a ScaledDeployment"
 		promoted    = v1beta1.PromotedAnnotation
 	)
@@ -204,53 +207,59 @@ func TestTheOperatorWritesTheScalersOfPolicies(t *testing.T) {
 			"creating one of a group that begins alike": {nil, s(func(s *v1beta1.VerticalScaler) {
 				s.OwnerReferences[0].APIVersion = "autoscaling.verticalscaler.io.evil/v1"
 			}), createsOnly},
-			"creating one of another kind":                      {nil, s(given("VerticalScaler", "fleet", "1")), createsOnly},
-			"deleting one":                                      {s(), nil, ""},
-			"deleting one that a user has retargeted":           {s(targeting("api"), func(s *v1beta1.VerticalScaler) { s.Labels = nil }), nil, ""},
-			"deleting one that is released":                     {s(released), nil, createsOnly},
-			"deleting one of a user":                            {ofUser, nil, createsOnly},
-			"changing the spec":                                 {s(ownedToo, finalizedBy(own)), s(ownedToo, finalizedBy(own), inMode("InPlace")), ""},
-			"reverting another Deployment":                      {s(targeting("api")), s(), ""},
-			"reverting another label":                           {s(labelledBy(v1beta1.PolicyLabel, "other")), s(), ""},
-			"naming another Deployment":                         {s(), s(targeting("api")), name},
-			"changing the spec, which names another Deployment": {s(targeting("api")), s(targeting("api"), inMode("InPlace")), name},
-			"another label":                                     {s(), s(labelledBy(v1beta1.PolicyLabel, "other")), label},
-			"removing the label":                                {s(), s(func(s *v1beta1.VerticalScaler) { s.Labels = nil }), label},
-			"promoting":                                         {s(), s(noted(promoted, "2026-01-01T00:00:00Z"), inMode("InPlace")), ""},
-			"noting harm":                                       {s(noted(promoted, "a")), s(noted(promoted, "a"), noted(v1beta1.HarmedAnnotation, "b")), ""},
-			"beginning again":                                   {s(noted(promoted, "a")), s(), ""},
-			"detaching by itself":                               {s(), s(detached), nothingElse},
-			"pausing":                                           {s(), s(noted("autoscaling.verticalscaler.io/paused", "")), nothingElse},
-			"removing a user's annotation":                      {s(noted("a", "b")), s(), nothingElse},
-			"labelling":                                         {s(), s(labelledBy("a", "b")), nothingElse},
-			"adding an owner":                                   {s(), s(ownedToo), nothingElse},
-			"removing an owner":                                 {s(ownedToo), s(), nothingElse},
-			"setting its finalizer":                             {s(targeting("api"), labelledBy(v1beta1.PolicyLabel, "other")), s(targeting("api"), labelledBy(v1beta1.PolicyLabel, "other"), finalizedBy(own)), ""},
-			"removing its finalizer":                            {s(finalizedBy("example.com/a", own)), s(finalizedBy("example.com/a")), ""},
-			"setting another finalizer":                         {s(), s(finalizedBy("orphan")), nothingElse},
-			"giving it to another policy":                       {s(ownedToo), s(given(kind, "other", "2"), ownedToo), ""},
-			"giving it to another kind of policy, and promoted": {s(), s(given(other, "other", "2"), noted(promoted, "a"), inMode("InPlace")), ""},
-			"giving it to another policy, and not its label":    {s(), s(given(kind, "other", "2"), labelledBy(v1beta1.PolicyLabel, "fleet")), label},
-			"giving it to a ScaledDeployment":                   {s(), s(given("ScaledDeployment", "web", "3")), ownerOnly},
-			"giving it to nobody":                               {s(), s(released), ownerOnly},
-			"taking it from a user":                             {ofUser, s(), finalizer},
-			"taking it from a ScaledDeployment":                 {s(given("ScaledDeployment", "web", "3")), s(), keeps},
-			"taking it from a ScaledDeployment, for nobody":     {s(given("ScaledDeployment", "web", "3")), s(given("ScaledDeployment", "web", "3"), func(s *v1beta1.VerticalScaler) { s.OwnerReferences = nil }), keeps},
-			"giving it to another ScaledDeployment":             {s(given("ScaledDeployment", "web", "3")), s(given("ScaledDeployment", "api", "4")), keeps},
-			"no longer controlling it":                          {s(given("ScaledDeployment", "web", "3")), s(given("ScaledDeployment", "web", "3"), func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].Controller = nil }), keeps},
-			"giving it to another API's ScaledDeployment":       {s(given("ScaledDeployment", "web", "3")), s(given("ScaledDeployment", "web", "3"), func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].APIVersion = "example.com/v1" }), keeps},
-			"setting its finalizer in one of a user":            {ofUser, testkitScaler(finalizedBy(own)), ""},
-			"releasing one that a user has detached":            {s(detached), s(detached, released), ""},
-			"releasing one with another owner":                  {s(detached, ownedToo, targeting("api")), s(detached, ownedToo, targeting("api"), released), ""},
-			"releasing one with other labels":                   {s(detached, labelledBy("a", "b")), s(detached, labelledBy("a", "b"), released), ""},
-			"releasing one that a user has not detached":        {s(kept), s(kept, released), ownerOnly},
-			"releasing one by its own annotation":               {s(), s(detached, released), ownerOnly},
-			"releasing it, and the owners of a user":            {s(detached, ownedToo), s(detached, released), ownerOnly},
-			"releasing it, and leaving the label":               {s(detached), s(detached, released, func(s *v1beta1.VerticalScaler) { s.Labels = map[string]string{v1beta1.PolicyLabel: "fleet"} }), ownerOnly},
-			"releasing it, with another label":                  {s(detached), s(detached, released, labelledBy("a", "b")), ownerOnly},
-			"releasing it, with another spec":                   {s(detached), s(detached, released, inMode("InPlace")), ownerOnly},
-			"releasing it, with another annotation":             {s(detached), s(detached, released, noted(promoted, "a")), ownerOnly},
-			"changing the spec of one that is detached":         {s(detached), s(detached, inMode("InPlace")), "may not change the spec of a scaler with the annotation"},
+			"creating one of another kind":                       {nil, s(given("VerticalScaler", "fleet", "1")), createsOnly},
+			"deleting one":                                       {s(), nil, ""},
+			"deleting one that a user has retargeted":            {s(targeting("api"), func(s *v1beta1.VerticalScaler) { s.Labels = nil }), nil, ""},
+			"deleting one that is released":                      {s(released), nil, createsOnly},
+			"deleting one of a user":                             {ofUser, nil, createsOnly},
+			"changing the spec":                                  {s(ownedToo, finalizedBy(own)), s(ownedToo, finalizedBy(own), inMode("InPlace")), ""},
+			"reverting another Deployment":                       {s(targeting("api")), s(), ""},
+			"reverting another label":                            {s(labelledBy(v1beta1.PolicyLabel, "other")), s(), ""},
+			"naming another Deployment":                          {s(), s(targeting("api")), name},
+			"changing the spec, which names another Deployment":  {s(targeting("api")), s(targeting("api"), inMode("InPlace")), name},
+			"another label":                                      {s(), s(labelledBy(v1beta1.PolicyLabel, "other")), label},
+			"removing the label":                                 {s(), s(func(s *v1beta1.VerticalScaler) { s.Labels = nil }), label},
+			"promoting":                                          {s(), s(noted(promoted, "2026-01-01T00:00:00Z"), inMode("InPlace")), ""},
+			"noting harm":                                        {s(noted(promoted, "a")), s(noted(promoted, "a"), noted(v1beta1.HarmedAnnotation, "b")), ""},
+			"beginning again":                                    {s(noted(promoted, "a")), s(), ""},
+			"detaching by itself":                                {s(), s(detached), nothingElse},
+			"pausing":                                            {s(), s(noted("autoscaling.verticalscaler.io/paused", "")), nothingElse},
+			"removing a user's annotation":                       {s(noted("a", "b")), s(), nothingElse},
+			"labelling":                                          {s(), s(labelledBy("a", "b")), nothingElse},
+			"adding an owner":                                    {s(), s(ownedToo), nothingElse},
+			"removing an owner":                                  {s(ownedToo), s(), nothingElse},
+			"setting its finalizer":                              {s(targeting("api"), labelledBy(v1beta1.PolicyLabel, "other")), s(targeting("api"), labelledBy(v1beta1.PolicyLabel, "other"), finalizedBy(own)), ""},
+			"removing its finalizer":                             {s(finalizedBy("example.com/a", own)), s(finalizedBy("example.com/a")), ""},
+			"setting another finalizer":                          {s(), s(finalizedBy("orphan")), nothingElse},
+			"giving it to another policy":                        {s(ownedToo), s(given(kind, "other", "2"), ownedToo), ""},
+			"giving it to another kind of policy, and promoted":  {s(), s(given(other, "other", "2"), noted(promoted, "a"), inMode("InPlace")), ""},
+			"giving it to another policy, and not its label":     {s(), s(given(kind, "other", "2"), labelledBy(v1beta1.PolicyLabel, "fleet")), label},
+			"giving it to a ScaledDeployment":                    {s(), s(given("ScaledDeployment", "web", "3")), ownerOnly},
+			"giving it to nobody":                                {s(), s(released), ownerOnly},
+			"taking it from a user":                              {ofUser, s(), finalizer},
+			"taking it from a ScaledDeployment":                  {s(given("ScaledDeployment", "web", "3")), s(), keeps},
+			"taking it from a ScaledDeployment, for nobody":      {s(given("ScaledDeployment", "web", "3")), s(given("ScaledDeployment", "web", "3"), func(s *v1beta1.VerticalScaler) { s.OwnerReferences = nil }), keeps},
+			"giving it to another ScaledDeployment":              {s(given("ScaledDeployment", "web", "3")), s(given("ScaledDeployment", "api", "4")), keeps},
+			"no longer controlling it":                           {s(given("ScaledDeployment", "web", "3")), s(given("ScaledDeployment", "web", "3"), func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].Controller = nil }), keeps},
+			"giving it to another API's ScaledDeployment":        {s(given("ScaledDeployment", "web", "3")), s(given("ScaledDeployment", "web", "3"), func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].APIVersion = "example.com/v1" }), keeps},
+			"removing the label of an orphan":                    {testkitScaler(orphaned), testkitScaler(), ""},
+			"removing the label of an orphan, and the finalizer": {testkitScaler(orphaned, finalizedBy(own)), testkitScaler(), ""},
+			"removing another label of an orphan":                {testkitScaler(orphaned, labelledBy("a", "b")), testkitScaler(orphaned), finalizer},
+			"changing the label of an orphan":                    {testkitScaler(orphaned), testkitScaler(orphaned, labelledBy(v1beta1.PolicyLabel, "other")), finalizer},
+			"labelling one of a user":                            {testkitScaler(), testkitScaler(orphaned), finalizer},
+			"removing the label of an orphan, and its spec":      {testkitScaler(orphaned), testkitScaler(inMode("InPlace")), finalizer},
+			"setting its finalizer in one of a user":             {ofUser, testkitScaler(finalizedBy(own)), ""},
+			"releasing one that a user has detached":             {s(detached), s(detached, released), ""},
+			"releasing one with another owner":                   {s(detached, ownedToo, targeting("api")), s(detached, ownedToo, targeting("api"), released), ""},
+			"releasing one with other labels":                    {s(detached, labelledBy("a", "b")), s(detached, labelledBy("a", "b"), released), ""},
+			"releasing one that a user has not detached":         {s(kept), s(kept, released), ownerOnly},
+			"releasing one by its own annotation":                {s(), s(detached, released), ownerOnly},
+			"releasing it, and the owners of a user":             {s(detached, ownedToo), s(detached, released), ownerOnly},
+			"releasing it, and leaving the label":                {s(detached), s(detached, released, func(s *v1beta1.VerticalScaler) { s.Labels = map[string]string{v1beta1.PolicyLabel: "fleet"} }), ownerOnly},
+			"releasing it, with another label":                   {s(detached), s(detached, released, labelledBy("a", "b")), ownerOnly},
+			"releasing it, with another spec":                    {s(detached), s(detached, released, inMode("InPlace")), ownerOnly},
+			"releasing it, with another annotation":              {s(detached), s(detached, released, noted(promoted, "a")), ownerOnly},
+			"changing the spec of one that is detached":          {s(detached), s(detached, inMode("InPlace")), "may not change the spec of a scaler with the annotation"},
 		} {
 			t.Run(what+", "+kind, func(t *testing.T) {
 				r := request{resource: "verticalscalers"}
@@ -284,13 +293,14 @@ func TestTheOperatorCarriesOutPolicies(t *testing.T) {
 	noted(v1beta1.DetachedAnnotation, "yes")(detached)
 	labelledBy("team", "shop")(detached)
 	for what, c := range map[string]struct{ before, after *v1beta1.VerticalScaler }{
-		"creating":          {nil, created},
-		"promoting":         {created, promoted},
-		"noting harm":       {promoted, fleet.Marked(promoted, v1beta1.HarmedAnnotation, time.Now())},
-		"giving to another": {promoted, other.Desired(promoted)},
-		"reverting an edit": {edited, policy.Desired(edited)},
-		"releasing":         {detached, fleet.Released(detached)},
-		"deleting":          {created, nil},
+		"creating":            {nil, created},
+		"promoting":           {created, promoted},
+		"noting harm":         {promoted, fleet.Marked(promoted, v1beta1.HarmedAnnotation, time.Now())},
+		"giving to another":   {promoted, other.Desired(promoted)},
+		"reverting an edit":   {edited, policy.Desired(edited)},
+		"releasing":           {detached, fleet.Released(detached)},
+		"releasing an orphan": {testkitScaler(orphaned), fleet.Released(testkitScaler(orphaned))},
+		"deleting":            {created, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := request{resource: "verticalscalers", may: may{"update verticalscalers/status"}}

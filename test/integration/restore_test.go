@@ -59,6 +59,10 @@ func followsARestoredEtcd(t *testing.T, elects bool) {
 	usage := testkit.NewUsage()
 	usage.Set(namespace, pod.Name, "app", 300, 240<<20)
 	first := own.StartOperator(t, c, usage, namespace)
+	running := []*testkit.Operator{first}
+	if elects {
+		running = append(running, own.StartOperator(t, c, usage, namespace)) // It waits for the lease.
+	}
 
 	// asksFor demands an amount of CPU as a user; the test plays the kubelet until the pod has it.
 	asksFor := func(cpu string) {
@@ -109,8 +113,10 @@ func followsARestoredEtcd(t *testing.T, elects bool) {
 	}
 	mark := own.Mark()
 	restore()
-	if err := first.AwaitEnd(); err == nil {
-		t.Error("the operator ended without an error")
+	for i, o := range running {
+		if err := o.AwaitEnd(); err == nil {
+			t.Errorf("process %d ended without an error", i)
+		}
 	}
 	second := own.StartOperator(t, c, usage, namespace)
 	has("700m")

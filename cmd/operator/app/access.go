@@ -322,14 +322,7 @@ func (*accessChecker) NeedLeaderElection() bool { return false }
 
 // Start checks until the context ends.
 func (w *accessChecker) Start(ctx context.Context) error {
-	ticker := w.clock.NewTicker(accessCheckInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-		}
+	every(ctx, w.clock, accessCheckInterval, func() bool {
 		improved, err := w.improved(ctx)
 		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Checking the operator's rights failed")
@@ -337,9 +330,10 @@ func (w *accessChecker) Start(ctx context.Context) error {
 		if improved {
 			log.FromContext(ctx).Info("Restarting the manager because the operator has been granted more rights")
 			w.restart()
-			return nil
 		}
-	}
+		return improved
+	})
+	return nil
 }
 
 // improved reports whether the operator has got the rights for a feature that it does without.

@@ -138,28 +138,39 @@ func newBudget(c config.Operator) *budget.Budget {
 	})
 }
 
-// runManager runs one manager until the context ends, or until the operator has rights that it lacked.
+// runManager runs one manager until the context ends, or until the operator has rights that it lacked. If the API server does
+// not answer, it waits for the API server instead.
 func (p *process) runManager(ctx context.Context, restConfig *rest.Config, namespaces []string) error {
-	ctx, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancel(ctx)
 	defer stop()
-	scope, err := p.check.findScope(ctx, p.config, namespaces)
+	a := &assembly{process: p, restart: stop}
+	err := a.connect(running, restConfig, namespaces)
+	if isUnanswered(err) {
+		return p.waitForAPIServer(ctx, restConfig, err)
+	}
+	if err == nil {
+		err = a.addAll(running)
+	}
 	if err != nil {
 		return err
 	}
-	scope.log(log.FromContext(ctx))
+	return a.mgr.Start(running)
+}
+
+// connect creates the manager, for the part of the cluster that the operator may read.
+func (a *assembly) connect(ctx context.Context, restConfig *rest.Config, namespaces []string) (err error) {
+	if a.scope, err = a.check.findScope(ctx, a.config, namespaces); err != nil {
+		return err
+	}
+	a.scope.log(log.FromContext(ctx))
 	missing := &atomic.Bool{}
-	mgr, err := NewManager(restConfig, p.config, scope, missing)
-	if err != nil {
+	if a.mgr, err = NewManager(restConfig, a.config, a.scope, missing); err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
-	a := &assembly{process: p, mgr: mgr, scope: scope, restart: stop}
-	if p.config.LeaderElection.Enabled { // else there is no lease
+	if a.config.LeaderElection.Enabled { // else there is no lease
 		a.missing = missing
 	}
-	if err := a.addAll(ctx); err != nil {
-		return err
-	}
-	return mgr.Start(ctx)
+	return nil
 }
 
 // Setup adds the controllers and the collector to the manager, and returns the collector.

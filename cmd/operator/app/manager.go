@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -57,7 +56,7 @@ func NewManager(restConfig *rest.Config, c config.Operator, scope Scope, missing
 	if err != nil {
 		return nil, err
 	}
-	if err := mgr.AddHealthzCheck("lease", func(*http.Request) error { return leading.Lost() }); err != nil {
+	if err := mgr.Add(leading); err != nil {
 		return nil, fmt.Errorf("adding the check of the lease: %w", err)
 	}
 	if err := lease.create(restConfig, mgr, options, c.Version); err != nil {

@@ -27,7 +27,11 @@ func TestTheOperatorUsesTheProxy(t *testing.T) {
 	if os.Getenv(asOperator) != "" {
 		c, err := config.Load("")
 		must.Succeed(t, err)
-		t.Logf("ended: %v", Run(t.Context(), &rest.Config{Host: "https://" + server}, c))
+		restConfig := &rest.Config{Host: "https://" + server}
+		p := newProcess(c, Options{})
+		p.check, err = checkWithReview(restConfig)
+		must.Succeed(t, err)
+		t.Logf("ended: %v", (&assembly{process: p}).connect(t.Context(), restConfig, nil))
 		return
 	}
 	for name, tc := range map[string]struct {

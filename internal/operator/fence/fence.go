@@ -35,14 +35,31 @@ type Fence struct {
 	mu sync.Mutex
 	// renewed is the time at which the last successful renewal was sent; zero before the first.
 	renewed time.Time
-	// isLost is true if another process may have led since the first renewal, or if etcd was restored from a backup.
-	isLost bool
+
+	// lost is closed if another process may have led since the first renewal, or if etcd was restored from a backup.
+	lost      chan struct{}
+	closeLost func()
 }
 
 // New returns a fence that lets writes pass until the deadline after the last renewal was sent.
 func New(c clock.PassiveClock, deadline time.Duration) *Fence {
-	return &Fence{clock: c, deadline: deadline}
+	lost := make(chan struct{})
+	return &Fence{clock: c, deadline: deadline, lost: lost, closeLost: sync.OnceFunc(func() { close(lost) })}
 }
+
+// Start implements manager.Runnable: a process that may not lead any more ends. Its state may be older than the save of
+// another leader. After a restore, the watches of its caches wait for versions that the API server may not reach for days.
+func (f *Fence) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-f.lost:
+		return f.Lost()
+	}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: a process that waits for the lease can lose it, too.
+func (*Fence) NeedLeaderElection() bool { return false }
 
 // renew notes that a renewal succeeded that was sent at a time.
 func (f *Fence) renew(sent time.Time) {
@@ -51,32 +68,23 @@ func (f *Fence) renew(sent time.Time) {
 	f.renewed = sent
 }
 
-// lose records that this process does not hold the lease. Once it has led, it never leads again:
-// its state may be older than the save of another leader.
+// lose records that this process does not hold the lease. Once it has led, it never leads again.
 func (f *Fence) lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.renewed.IsZero() {
-		f.isLost = true
+		f.closeLost()
 	}
 }
 
-// forget notes that etcd has lost a renewal of the lease, as after a restore from a backup. The process must restart: the
-// watches of its caches wait for versions that the API server may not reach for days.
-func (f *Fence) forget() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.isLost = true
-}
-
-// Lost is an error if this process may not lead any more, and has to be restarted.
+// Lost is an error if this process may not lead any more.
 func (f *Fence) Lost() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.isLost {
+	select {
+	case <-f.lost:
 		return fmt.Errorf("another process may have taken over, or etcd was restored from a backup: %w", ErrClosed)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // Check is an error if another process may have the lease now.
@@ -167,7 +175,7 @@ type lease struct {
 }
 
 // Get implements resourcelock.Interface. Once the process has led, a lease without its identity is
-// lost for good: the leader election ends at its deadline, and with it the process.
+// lost for good, and the process ends.
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if apierrors.IsNotFound(err) || err == nil && record.HolderIdentity != l.Identity() {
@@ -175,7 +183,7 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	}
 	if err == nil {
 		if isBefore(record, &l.last) {
-			l.fence.forget()
+			l.fence.closeLost() // etcd was restored from a backup
 		}
 		l.last = *record
 	}

@@ -234,6 +234,8 @@ func TestAfterARestoreOfEtcdNoProcessLeads(t *testing.T) {
 				replaced := p == a && tc.restored.HolderIdentity != "a"
 				if want := tc.lost || replaced; errors.Is(err, ErrClosed) != want {
 					t.Errorf("reading the lease by %s: %v; want lost: %t", p.Identity(), err, want)
+				} else if want && !errors.Is(p.fence.Start(t.Context()), ErrClosed) {
+					t.Errorf("%s does not end", p.Identity())
 				}
 			}
 		})
