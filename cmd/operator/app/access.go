@@ -283,8 +283,12 @@ func (s Scope) log(to logr.Logger) {
 	}
 }
 
-// accessCheckInterval is the time between two checks for missing rights.
-const accessCheckInterval = 15 * time.Second
+// The first check for missing rights comes soon after the start. Each further one waits twice as long, up to the longest time:
+// rights are granted with the installation, or not for months.
+const (
+	firstAccessCheck   = 15 * time.Second
+	longestAccessCheck = 10 * time.Minute
+)
 
 // addAccessChecker adds the check for more rights, if some are missing.
 func (a *assembly) addAccessChecker(context.Context) error {
@@ -308,7 +312,7 @@ func (a *assembly) hasPolicies(ctx context.Context) bool {
 	})
 }
 
-// accessChecker periodically checks whether the operator has been granted more rights.
+// accessChecker checks from time to time whether the operator has been granted more rights.
 type accessChecker struct {
 	check       accessCheck
 	scope       Scope
@@ -322,7 +326,7 @@ func (*accessChecker) NeedLeaderElection() bool { return false }
 
 // Start checks until the context ends.
 func (w *accessChecker) Start(ctx context.Context) error {
-	every(ctx, w.clock, accessCheckInterval, func() bool {
+	repeat(ctx, w.clock, firstAccessCheck, longestAccessCheck, func() bool {
 		improved, err := w.improved(ctx)
 		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Checking the operator's rights failed")

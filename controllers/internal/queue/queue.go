@@ -23,7 +23,7 @@ const (
 	// firstFailure and longestFailure bound the delay after a failed reconcile, which doubles.
 	firstFailure, longestFailure = 100 * time.Millisecond, 5 * time.Minute
 	// firstConflict and longestConflict bound the delay after a conflict, which doubles.
-	firstConflict, longestConflict = 50 * time.Millisecond, 5 * time.Second
+	firstConflict, longestConflict = 50 * time.Millisecond, time.Minute
 )
 
 // Options are the options of a controller with that many workers.
@@ -59,7 +59,7 @@ type Conflicts struct {
 }
 
 // Delay is the time until the next reconcile after a conflict. It is 50 ms after the first in a
-// row, and twice as long after each further one, up to 5 s.
+// row, and twice as long after each further one, up to a minute: a watch that sends nothing may stay silent for minutes.
 func (c *Conflicts) Delay(object types.NamespacedName) time.Duration { return c.limiter().When(object) }
 
 // Forget ends the row of conflicts of an object.

@@ -49,8 +49,10 @@ const (
 	// Name is the name of the objects that are asked for.
 	Name = "verticalscaler-policy-check"
 
-	// interval is the time between two checks. Each costs two dry runs.
+	// interval is the time between two checks while policies are missing, and rarely the time while they are installed. Each
+	// check costs two dry runs.
 	interval = 10 * time.Minute
+	rarely   = time.Hour
 )
 
 var missing = metrics.NewGauge(metrics.Metric{
@@ -102,12 +104,16 @@ type Check struct {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (c *Check) NeedLeaderElection() bool { return true }
 
-// Start checks at once and then every 10 minutes, until the context ends.
+// Start checks at once and then from time to time, until the context ends.
 func (c *Check) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("policies"))
 	for {
 		c.Round(ctx)
-		timer := c.Clock.NewTimer(interval)
+		until := interval
+		if c.reported.Status == metav1.ConditionTrue {
+			until = rarely
+		}
+		timer := c.Clock.NewTimer(until)
 		select {
 		case <-timer.C():
 		case <-ctx.Done():

@@ -167,23 +167,28 @@ func TestTheCheckIsRepeatedUntilTheOperatorStops(t *testing.T) {
 		w := &fakeAPI{}
 		c := w.check(t)
 		c.Clock = clock.RealClock{} // of the bubble
-		rounds := 0
+		rounds, answer := 0, error(nil)
 		c.Client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 				rounds++
-				return nil
+				return answer
 			},
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- c.Start(ctx) }()
 		time.Sleep(3*interval + time.Second)
+		if rounds != 2*4 || len(w.conditions) != 1 {
+			t.Errorf("without policies, %d requests; conditions: %q", rounds, w.conditions)
+		}
+		answer = apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("ValidatingAdmissionPolicy operator-objects, operator-deployments (policies v0.2.0)"))
+		time.Sleep(interval + 2*rarely)
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if rounds != 2*4 || len(w.conditions) != 1 {
-			t.Errorf("%d requests; conditions: %q", rounds, w.conditions)
+		if rounds != 2*(4+3) || len(w.conditions) != 2 {
+			t.Errorf("with policies, %d requests; conditions: %q", rounds, w.conditions)
 		}
 	})
 }
