@@ -297,7 +297,9 @@ func newAPIServer(t *testing.T) *apiServer {
 	s.put(web, late, owner, newDeployment("shop", "web", 1, "500m", "1Gi", ""), a, newPod("shop", "b", "web", "230m", "480Mi", ""), pending, stray, newPod("other", "a", "web", "230m", "480Mi", ""),
 		usageOf(a, "41m", "60Mi"), usageOf(stray, "41m", "60Mi"))
 	for _, name := range release.AdmissionPolicyNames {
-		s.put(&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{release.VersionLabel: "v0.1.0"}}})
+		s.put(
+			&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{release.VersionLabel: "v0.1.0"}}},
+			&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name}})
 	}
 	return s
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
@@ -344,7 +345,12 @@ func (p *preflight) metrics(ctx context.Context) (checkResult, string, error) {
 
 func (p *preflight) policies(ctx context.Context) (checkResult, string, error) {
 	var policies admissionv1.ValidatingAdmissionPolicyList
-	err := p.client.List(ctx, &policies)
+	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
+	err := cmp.Or(p.client.List(ctx, &policies), p.client.List(ctx, &bindings))
+	isBound := sets.New[string]()
+	for i := range bindings.Items {
+		isBound.Insert(bindings.Items[i].Spec.PolicyName)
+	}
 	versions := map[string]string{}
 	for i := range policies.Items {
 		versions[policies.Items[i].Name] = cmp.Or(policies.Items[i].Labels[release.VersionLabel], "unknown")
@@ -358,6 +364,8 @@ func (p *preflight) policies(ctx context.Context) (checkResult, string, error) {
 		switch version := versions[name]; {
 		case version == "":
 			missing = append(missing, name)
+		case !isBound.Has(name):
+			missing = append(missing, "the binding of "+name)
 		case !of.Has(version):
 			old = append(old, name+" ("+version+")")
 		}

@@ -58,6 +58,12 @@ func TestAllAdmissionPoliciesAreCompared(t *testing.T) {
 		words  string
 	}{
 		"all":  {func(string, map[string]string) bool { return true }, checkOK, "all "},
+		"one without a binding": {func(name string, labels map[string]string) bool {
+			if name == "verticalscaler-users" {
+				labels["bound"] = "no"
+			}
+			return true
+		}, checkWarned, "missing: the binding of verticalscaler-users"},
 		"none": {func(string, map[string]string) bool { return false }, checkWarned, "none is installed"},
 		"one":  {func(name string, _ map[string]string) bool { return name == "verticalscaler-warnings" }, checkWarned, "missing: verticalscaler-checkpoints, "},
 		"an older one": {func(name string, labels map[string]string) bool {
@@ -78,6 +84,9 @@ func TestAllAdmissionPoliciesAreCompared(t *testing.T) {
 			labels := map[string]string{release.VersionLabel: "v0.2.0"}
 			if tc.change(policy, labels) {
 				builder.WithObjects(&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy, Labels: labels}})
+			}
+			if labels["bound"] == "" {
+				builder.WithObjects(&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy}})
 			}
 		}
 		p := &preflight{client: builder.Build(), namespace: "shop", operators: explain.Operators{{Version: "v0.2.0"}}}

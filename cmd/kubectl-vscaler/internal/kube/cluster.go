@@ -154,7 +154,7 @@ func (c *Cluster) Open() (client.Client, error) {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	for _, kind := range []schema.GroupVersionKind{
-		corev1.SchemeGroupVersion.WithKind("Namespace"), corev1.SchemeGroupVersion.WithKind("Node"), admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), admissionv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"), v1beta1.GroupVersion.WithKind(string(ClusterPolicyKind)),
+		corev1.SchemeGroupVersion.WithKind("Namespace"), corev1.SchemeGroupVersion.WithKind("Node"), admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"), admissionv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"), v1beta1.GroupVersion.WithKind(string(ClusterPolicyKind)),
 		authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"),
 	} {
 		mapper.Add(kind, meta.RESTScopeRoot)
