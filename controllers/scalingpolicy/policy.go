@@ -274,16 +274,16 @@ func (r *Reconciler) markHarm(ctx context.Context, s *scope) (done bool, err err
 		if c.Promoted.IsZero() || !c.Harmed.IsZero() {
 			continue
 		}
-		at, harmed := fleet.Harm(&scaler.Status, c.Promoted, verification)
-		if !harmed {
+		harm, ok := fleet.HarmOf(&scaler.Status, c.Promoted, verification)
+		if !ok {
 			continue
 		}
-		c.Harmed = at
+		c.Harmed = harm.At
 		if s.isPaused {
 			continue // It counts already, and is noted after the pause.
 		}
 		mark := func(s *v1beta1.VerticalScaler) *v1beta1.VerticalScaler {
-			return fleet.Marked(s, v1beta1.HarmedAnnotation, at)
+			return fleet.Marked(s, v1beta1.HarmedAnnotation, harm.At)
 		}
 		if _, err := r.update(ctx, scaler, mark); err != nil {
 			errs = append(errs, s.tolerate(err))

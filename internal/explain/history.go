@@ -9,22 +9,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // Change is one decision.
 type Change struct {
 	Cause `json:",inline"`
 	Time  metav1.Time `json:"time"`
-	// Change lists the changes, such as "app cpu 500m->310m; log memory 64Mi->80Mi".
+	// Change lists the changes, such as "app cpu 500m->310m, memory 64Mi->80Mi; log memory 64Mi->80Mi".
 	Change string `json:"change"`
 }
 
 // from is the amount of a request before the change, in millicores or bytes; 0 if the change is of other requests.
 func (c Change) from(container, resource string) int64 {
-	for part := range strings.SplitSeq(c.Change, "; ") {
-		if sizes, ok := strings.CutPrefix(part, container+" "+resource+" "); ok {
-			before, _, _ := strings.Cut(sizes, "->")
-			return amountIn(resource, before)
+	for change := range scaler.ChangesIn(": " + c.Change) {
+		if change.Container == container && change.Resource == resource {
+			return amountIn(resource, change.From)
 		}
 	}
 	return 0

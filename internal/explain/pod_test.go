@@ -56,7 +56,7 @@ func withoutLimit(e *explain.Evidence) {
 }
 
 func raised(e *explain.Evidence) {
-	e.Scaler.Status.History = []v1beta1.HistoryEntry{{Time: ago(9 * time.Minute), Message: "OOMKill: app cpu 1->2; app memory 256Mi->480Mi"}, {Time: ago(2 * time.Hour), Message: "ScaleDown: app memory 1024Mi->256Mi"}}
+	e.Scaler.Status.History = []v1beta1.HistoryEntry{{Time: ago(9 * time.Minute), Message: "OOMKill: app cpu 1->2, memory 256Mi->480Mi"}, {Time: ago(2 * time.Hour), Message: "ScaleDown: app memory 1024Mi->256Mi"}}
 }
 
 func TestWhetherTheOperatorCausedAnOOMKill(t *testing.T) {

@@ -199,6 +199,8 @@ type Origin struct {
 	// or if unknown.
 	Promoted *metav1.Time `json:"promoted,omitempty"`
 	Harmed   *metav1.Time `json:"harmed,omitempty"`
+	// Harm is what it did, such as "app was OOM-killed at 200Mi, lowered from 512Mi"; empty without harm.
+	Harm string `json:"harm,omitempty"`
 	// Message is the message of the condition ReadyForPromotion.
 	Message string `json:"message,omitempty"`
 	// Detaching is true if the scaler is about to become one of its users.
@@ -233,12 +235,25 @@ func OriginOf(s *v1beta1.VerticalScaler) *Origin {
 	switch {
 	case fleet.IsPromoted(s):
 		out.Stage, out.Promoted, out.Harmed = StagePromoted, timeOf(fleet.PromotedAt(s)), timeOf(fleet.HarmedAt(s))
+		out.Harm = harmOf(s)
 	case c != nil && c.Status == metav1.ConditionTrue:
 		out.Stage, out.Message = StageWaiting, c.Message
 	case c != nil:
 		out.Stage, out.Message = StageCollecting, c.Message
 	}
 	return out
+}
+
+// harmOf is what a promoted scaler did to its workload, as far as its status still tells.
+func harmOf(s *v1beta1.VerticalScaler) string {
+	at := fleet.HarmedAt(s)
+	if at.IsZero() {
+		return ""
+	}
+	if harm, ok := fleet.HarmOf(&s.Status, fleet.PromotedAt(s), at.Sub(fleet.PromotedAt(s))+time.Second); ok && harm.At.Sub(at).Abs() < time.Second {
+		return harm.What
+	}
+	return "a change was reverted, or a container was OOM-killed with less memory than before its first change"
 }
 
 func timeOf(at time.Time) *metav1.Time {
@@ -268,7 +283,7 @@ func (o *Origin) promotion(now time.Time) string {
 			text = fmt.Sprintf("Promoted %s ago.", Age(now, o.Promoted.Time))
 		}
 		if o.Harmed != nil {
-			text += fmt.Sprintf(" It did harm %s ago: a change was reverted, or a container was OOM-killed.", Age(now, o.Harmed.Time))
+			text += fmt.Sprintf(" It did harm %s ago: %s.", Age(now, o.Harmed.Time), o.Harm)
 		}
 		return text
 	case StageWaiting:

@@ -206,7 +206,7 @@ func (x PolicyExplanation) writeRollout(line func(string, ...any)) {
 	line("  %6d  collect evidence", r.Collecting)
 	line("  %6d  wait for their turn", r.Waiting)
 	line("  %6d  are promoted; %d of these are being verified", r.Promoted, r.Verifying)
-	line("  %6d  did harm: they reverted a change or answered an OOM kill while they were verified%s", r.Harmed, suchAs(r.HarmedExamples))
+	line("  %6d  did harm: they reverted a change, or lowered memory before an OOM kill, while they were verified%s", r.Harmed, suchAs(r.HarmedExamples))
 }
 
 func (x PolicyExplanation) writeStates(line func(string, ...any)) {

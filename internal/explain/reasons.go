@@ -164,7 +164,7 @@ var Reasons = []Reason{
 	{v1beta1.ReasonCollectingEvidence, "There is too little usage to promote, or usage exceeded the recommendations, and the time began again.", ByItself, "Wait. To promote with less evidence, change spec.rollout of the policy."},
 	{v1beta1.ReasonPromotionInProgress, "Scalers of the policy are promoted to the update mode of its template, a few at a time.", ByItself, "Wait: each promoted scaler is verified for rollout.verificationSeconds, a day by default."},
 	{v1beta1.ReasonAllPromoted, "All scalers of the policy have the update mode of its template.", Fine, "No action needed."},
-	{v1beta1.ReasonPromotionHalted, "Too many promoted scalers reverted a change or answered an OOM kill, so no more scalers are promoted. Promoted ones keep their update mode.", ByUser, "Explain the scalers in status.rollout.harmedExamples. Change the template or exclude their Deployments, and set spec.rollout.resumeTime of the policy to the present time."},
+	{v1beta1.ReasonPromotionHalted, "Too many promoted scalers reverted a change, or lowered memory before an OOM kill, so no more scalers are promoted. Promoted ones keep their update mode.", ByUser, "Explain the scalers in status.rollout.harmedExamples. Change the template or exclude their Deployments, and set spec.rollout.resumeTime of the policy to the present time."},
 	{v1beta1.ReasonOtherScaler, "A VerticalScaler that no policy has created names the Deployment, and comes first.", Fine, "No action needed if that is intended. Otherwise delete that scaler, and the policy creates one."},
 	{v1beta1.ReasonOtherPolicy, "Another policy sizes the Deployment. A ScalingPolicy comes before a ClusterScalingPolicy, then the higher priority, then the older one.", Fine, "No action needed if that is intended. Otherwise change a selector or spec.priority of the policies."},
 	{v1beta1.ReasonExcluded, "The policy excludes the Deployment or its namespace, or the annotation " + v1beta1.ExcludeAnnotation + " does.", Fine, "No action needed if that is intended. Otherwise remove it from spec.exclude, or remove the annotation."},
@@ -199,5 +199,5 @@ var Causes = []Cause{
 	{model.DecidedLowerBound, "a request was below the lower bound: usage asks for more now"},
 	{model.DecidedScaleUp, "a request was below its target"},
 	{model.DecidedScaleDown, "a request was above its upper bound"},
-	{model.DecidedAdopted, "no decision was recorded, and pods, or new ones, did not have what others were resized to, so the largest request was kept"},
+	{model.DecidedAdopted, "no decision was recorded, and pods, or new ones, did not have what others were resized to; each pod keeps its memory"},
 }

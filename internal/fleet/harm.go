@@ -8,52 +8,87 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // historyLength is the largest number of entries in the history of a status.
 const historyLength = 10
 
-// Harm is the first time at which a scaler reverted a change or answered an OOM kill, after its promotion
-// and before its verification ends. ok is false if it did neither.
-//
-// An OOM kill is not counted while no decision before it has changed anything: the promotion did not cause it. In
-// Recommend, there is no decision, so a container that was OOM-killed before the promotion gets more memory with the
-// first decision after it.
-func Harm(status *v1beta1.VerticalScalerStatus, promoted time.Time, verification time.Duration) (at time.Time, ok bool) {
+// Harm is what a promoted scaler did to its workload.
+type Harm struct {
+	At time.Time
+	// What is a sentence without an end, such as "app was OOM-killed at 200Mi, lowered from 512Mi".
+	What string
+}
+
+// HarmOf is the first harm of a scaler after its promotion and before its verification ends: it reverted a change, or answered
+// an OOM kill of a container that had less memory than before its first change. ok is false without harm. An OOM kill at that
+// size, or after a raise, has another cause. If the history does not tell what a container had first, the OOM kill counts.
+func HarmOf(status *v1beta1.VerticalScalerStatus, promoted time.Time, verification time.Duration) (first Harm, ok bool) {
 	if status == nil || promoted.IsZero() {
-		return time.Time{}, false
+		return Harm{}, false
 	}
-	consider := func(t time.Time) {
-		if t.After(promoted) && !t.After(promoted.Add(verification)) && (!ok || t.Before(at)) {
-			at, ok = t, true
+	consider := func(at time.Time, what string) {
+		if at.After(promoted) && !at.After(promoted.Add(verification)) && (!ok || at.Before(first.At)) {
+			first, ok = Harm{at, what}, true
 		}
 	}
-	for _, change := range status.RevertedChanges {
-		consider(change.Time.Time)
+	for _, c := range status.RevertedChanges {
+		consider(c.Time.Time, "a change of "+c.ContainerName+" "+string(c.Resource)+" was reverted")
 	}
-	hasChanged := len(status.History) == 0 || len(status.History) >= historyLength // Earlier decisions are not known.
+	original := map[string]string{} // memory, by container
+	isKnown := len(status.History) > 0 && len(status.History) < historyLength
 	for _, d := range decisionsOf(status) {
-		if d.reason == model.DecidedReverted || d.reason == model.DecidedOOMKill && hasChanged {
-			consider(d.at)
+		what, isTold := "", false
+		for c := range scaler.ChangesIn(d.message) {
+			if c.Resource != recommend.Memory {
+				continue
+			}
+			isTold = isKnown
+			had, isChanged := original[c.Container]
+			switch {
+			case isChanged && isLess(c.From, had):
+				what = c.Container + " was OOM-killed at " + c.From + ", lowered from " + had
+			case !isChanged:
+				original[c.Container] = c.From
+			}
 		}
-		hasChanged = hasChanged || d.reason != model.DecidedAdopted
+		if what == "" && !isTold {
+			what = "a container was OOM-killed"
+		}
+		switch {
+		case d.reason == model.DecidedReverted:
+			consider(d.at, "a change was reverted")
+		case d.reason == model.DecidedOOMKill && what != "":
+			consider(d.at, what)
+		}
 	}
-	return at, ok
+	return first, ok
+}
+
+// isLess reports whether an amount of memory is less than another one.
+func isLess(amount, than string) bool {
+	a, err := resource.ParseQuantity(amount)
+	b, wrong := resource.ParseQuantity(than)
+	return err == nil && wrong == nil && a.Cmp(b) < 0
 }
 
 // decided is one decision of a scaler.
 type decided struct {
-	at     time.Time
-	reason string
+	at              time.Time
+	reason, message string
 }
 
 // decisionsOf are the decisions in a status, the oldest one first.
 func decisionsOf(status *v1beta1.VerticalScalerStatus) (all []decided) {
 	for _, entry := range slices.Backward(status.History) {
 		reason, _, _ := strings.Cut(entry.Message, ": ")
-		all = append(all, decided{at: entry.Time.Time, reason: reason})
+		all = append(all, decided{entry.Time.Time, reason, entry.Message})
 	}
 	// The last decision is also in the history, unless the history was lost.
 	if d := status.Decision; d != nil && (len(all) == 0 || d.Time.After(all[len(all)-1].at)) {

@@ -66,8 +66,12 @@ func TestHarmIsARevertOrAnAnsweredOOMKillWhileTheScalerIsVerified(t *testing.T) 
 			v1beta1.VerticalScalerStatus{Decision: &v1beta1.Decision{Time: after(time.Hour), Reason: "OOMKill"}}, time.Hour,
 		},
 		"an OOM kill before any change":      {withHistory(entry(time.Minute, killed)), 0},
-		"another one after it":               {withHistory(entry(time.Hour, killed), entry(time.Minute, killed)), time.Hour},
-		"an OOM kill while nothing changed":  {withHistory(entry(time.Hour, killed), entry(time.Minute, adopted)), 0},
+		"another one after it":               {withHistory(entry(time.Hour, "OOMKill: app memory 480Mi->900Mi"), entry(time.Minute, killed)), 0},
+		"an OOM kill after a raise":          {withHistory(entry(2*time.Hour, "OOMKill: app memory 524Mi->1048Mi"), entry(time.Hour, "LowerBound: app memory 512Mi->524Mi")), 0},
+		"an OOM kill after less CPU":         {withHistory(entry(2*time.Hour, "OOMKill: app memory 512Mi->1Gi"), entry(time.Hour, "ScaleDown: app cpu 500m->310m")), 0},
+		"an OOM kill of another container":   {withHistory(entry(2*time.Hour, "OOMKill: db memory 1Gi->2Gi"), entry(time.Hour, lowered)), 0},
+		"an OOM kill after a part of it":     {withHistory(entry(3*time.Hour, "OOMKill: app memory 300Mi->600Mi"), entry(2*time.Hour, "LowerBound: app memory 256Mi->300Mi"), entry(time.Hour, lowered)), 3 * time.Hour},
+		"an OOM kill while nothing changed":  {withHistory(entry(time.Hour, "OOMKill: app memory 512Mi->1Gi"), entry(time.Minute, adopted)), 0},
 		"an OOM kill with a full history":    {withHistory(many...), 30 * time.Minute},
 		"an OOM kill after an early change":  {withHistory(entry(time.Hour, killed), entry(-30*24*time.Hour, lowered)), time.Hour},
 		"harm before the promotion":          {withReverted(withHistory(entry(-time.Hour, killed), entry(-2*time.Hour, lowered)), -time.Minute), 0},
@@ -79,9 +83,9 @@ func TestHarmIsARevertOrAnAnsweredOOMKillWhileTheScalerIsVerified(t *testing.T) 
 		"a message without a reason":         {withHistory(entry(2*time.Hour, "OOMKill"), entry(time.Hour, "a user edited this")), 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at, ok := Harm(&c.status, promotedAtNoon, 24*time.Hour)
-			if ok != (c.want != 0) || ok && !at.Equal(promotedAtNoon.Add(c.want)) {
-				t.Errorf("harm at %v, %v, want %v after the promotion", at, ok, c.want)
+			harm, ok := HarmOf(&c.status, promotedAtNoon, 24*time.Hour)
+			if ok != (c.want != 0) || ok && !harm.At.Equal(promotedAtNoon.Add(c.want)) {
+				t.Errorf("harm %v, %v, want %v after the promotion", harm, ok, c.want)
 			}
 		})
 	}
@@ -90,8 +94,8 @@ func TestHarmIsARevertOrAnAnsweredOOMKillWhileTheScalerIsVerified(t *testing.T) 
 func TestADecisionThatWasDatedBackIsNoSecondOne(t *testing.T) {
 	s := withHistory(entry(time.Hour, "OOMKill: app memory 256Mi->480Mi"))
 	s.Decision.Time = after(50 * time.Minute) // The clock was set back.
-	if at, ok := Harm(&s, promotedAtNoon, 24*time.Hour); ok {
-		t.Errorf("harm at %v, although nothing had been changed before", at)
+	if harm, ok := HarmOf(&s, promotedAtNoon, 24*time.Hour); ok {
+		t.Errorf("harm %v, although nothing had been changed before", harm)
 	}
 }
 
@@ -101,12 +105,12 @@ func TestNoHarmWithoutAPromotion(t *testing.T) {
 		status   *v1beta1.VerticalScalerStatus
 		promoted time.Time
 	}{{&s, time.Time{}}, {nil, promotedAtNoon}} {
-		if at, ok := Harm(c.status, c.promoted, 24*time.Hour); ok {
-			t.Errorf("harm at %v", at)
+		if harm, ok := HarmOf(c.status, c.promoted, 24*time.Hour); ok {
+			t.Errorf("harm %v", harm)
 		}
 	}
 	before := fmt.Sprint(s)
-	if Harm(&s, promotedAtNoon, 24*time.Hour); fmt.Sprint(s) != before {
+	if HarmOf(&s, promotedAtNoon, 24*time.Hour); fmt.Sprint(s) != before {
 		t.Error("the status was modified")
 	}
 }

@@ -370,7 +370,7 @@ func haltMessage(r Rollout, namespace string, at time.Time, harmed, promoted int
 	if namespace != "" {
 		where = " in namespace " + namespace
 	}
-	return fmt.Sprintf("%d of the %d scalers promoted in the week before %s%s reverted a change or answered an OOM kill, and at most %d %% may. "+
+	return fmt.Sprintf("%d of the %d scalers promoted in the week before %s%s reverted a change, or lowered memory before an OOM kill, and at most %d %% may. "+
 		"Check %s, then set spec.rollout.resumeTime to the current time to continue",
 		harmed, promoted, at.UTC().Format(time.RFC3339), where, r.MaxHarmedPercent, strings.Join(names, ", "))
 }

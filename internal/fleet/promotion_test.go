@@ -187,7 +187,7 @@ func TestAHaltReportsWhatToDoAndDoesNotMove(t *testing.T) {
 	}
 	p := Promote(defaults(), nil, all, promotionNow)
 	want := []Halt{{Namespace: "shop", Since: ago(2 * time.Hour), Message: "4 of the 200 scalers promoted in the week before 2026-11-25T10:00:00Z in namespace shop " +
-		"reverted a change or answered an OOM kill, and at most 1 % may. " +
+		"reverted a change, or lowered memory before an OOM kill, and at most 1 % may. " +
 		"Check shop/app-20, shop/app-30, shop/app-10, and 1 more, then set spec.rollout.resumeTime to the current time to continue"}}
 	if diff := cmp.Diff(want, p.Halts); diff != "" || p.Message != want[0].Message {
 		t.Errorf("%s (-want +got):\n%s", p.Message, diff)
