@@ -15,7 +15,7 @@ const (
 	// Reasons: DeploymentFound, DeploymentNotFound, TooLarge, Conflict.
 	ConditionTargetFound = "TargetFound"
 	// ConditionRecommendationProvided is True if status.recommendation is reliable. Reasons:
-	// EnoughHistory, Learning, NoPods, MetricsUnavailable, MetricsIncomplete, or the reason of
+	// EnoughHistory, Learning, NoPods, MetricsUnavailable, MetricsIncomplete, MetricsRecovering, or the reason of
 	// TargetFound while that is not True.
 	ConditionRecommendationProvided = "RecommendationProvided"
 	// ConditionApplied is True if the pods have the requests and limits of status.decision.
@@ -85,6 +85,8 @@ const (
 	// ReasonMetricsIncomplete means that running pods or containers have no usage, so nothing is
 	// lowered.
 	ReasonMetricsIncomplete = "MetricsIncomplete"
+	// ReasonMetricsRecovering means that usage of running pods is back after a gap. Nothing is lowered yet.
+	ReasonMetricsRecovering = "MetricsRecovering"
 	// ReasonUnknown means that the operator could not find out and retries.
 	ReasonUnknown = "Unknown"
 )

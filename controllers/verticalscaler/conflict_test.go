@@ -24,14 +24,14 @@ func TestConflictsBackOffAndUseNoBudget(t *testing.T) {
 	p.Budget = budget.New(budget.Limits{Changes: 3, PerNamespace: 2, Window: time.Minute})
 	p.conflict = apierrors.NewConflict(corev1.Resource("pods"), "checkout-1-a", errors.New("the object has been modified"))
 	var delays []time.Duration
-	for range 9 {
+	for range 12 {
 		_, result, err := p.reconcile()
 		must.Succeed(t, err)
 		delays = append(delays, result.RequeueAfter)
 		p.clock.SetTime(p.clock.Now().Add(result.RequeueAfter))
 	}
 	ms := time.Millisecond
-	want := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms, 5000 * ms}
+	want := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 25600 * ms, 51200 * ms, time.Minute}
 	if diff := cmp.Diff(want, delays); diff != "" {
 		t.Errorf("delays (-want +got):\n%s", diff)
 	}
@@ -44,7 +44,7 @@ func TestConflictsBackOffAndUseNoBudget(t *testing.T) {
 	}
 	p.conflict = nil
 	p.clock.SetTime(p.clock.Now().Add(2 * time.Minute))
-	if _, result, err := p.reconcile(); err != nil || len(p.resized) != 10 || result.RequeueAfter < time.Second {
+	if _, result, err := p.reconcile(); err != nil || len(p.resized) != 13 || result.RequeueAfter < time.Second {
 		t.Errorf("once the events have arrived: %+v, %v, %d resizes", result, err, len(p.resized))
 	}
 	p.conflict = apierrors.NewConflict(corev1.Resource("pods"), "checkout-1-b", errors.New("the object has been modified"))

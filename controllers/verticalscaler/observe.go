@@ -66,7 +66,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	}
 	o.problems = r.Usage.ProblemsOf(key)
 	o.situation.Deployment = workload.ReadDeployment(o.deployment) // for the status, if an error ends the reconcile
-	situation := plan.Situation{Deployment: o.situation.Deployment, MissingUsage: missingUsage(o.problems)}
+	situation := plan.Situation{Deployment: o.situation.Deployment, MissingUsage: missingUsage(o.problems), UsageIsBack: o.problems.Recovering != ""}
 	if situation.Pods, err = r.Pods.Of(ctx, o.deployment); err != nil {
 		return false, err
 	}
@@ -111,6 +111,8 @@ func missingUsage(p collect.Problems) string {
 		return p.Outage
 	case p.Incomplete != "":
 		return p.Incomplete
+	case p.Recovering != "":
+		return p.Recovering
 	}
 	return "pods that have just started, or whose last sample was lost"
 }

@@ -184,6 +184,11 @@ func recommendationProvided(s *scope, target metav1.Condition) metav1.Condition 
 	case problems.Outage != "":
 		c.Reason = v1beta1.ReasonMetricsUnavailable
 		c.Message = "Usage cannot be read, so nothing is lowered: " + problems.Outage
+	case problems.Recovering != "":
+		c.Reason, c.Message = v1beta1.ReasonMetricsRecovering, "Nothing is lowered: "+problems.Recovering
+		if provided {
+			c.Status = metav1.ConditionTrue
+		}
 	case problems.Incomplete != "" && provided:
 		c.Status, c.Reason = metav1.ConditionTrue, v1beta1.ReasonMetricsIncomplete
 		c.Message = "Usage of running pods is missing, so nothing is lowered: " + problems.Incomplete + remedyOf(s)

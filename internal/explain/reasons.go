@@ -93,6 +93,7 @@ var Reasons = []Reason{
 	{v1beta1.ReasonLearning, "There is not enough usage for a recommendation yet, so nothing is applied.", ByItself, "Wait a few minutes while the pods run. If it stays, check that kubectl top pods shows their usage."},
 	{v1beta1.ReasonMetricsUnavailable, "The operator cannot read usage. It lowers nothing.", ByUser, "Make kubectl top pods work: install or repair metrics-server, and check that the operator may list pods of metrics.k8s.io. If the message says that clocks differ, synchronize those of the nodes."},
 	{v1beta1.ReasonMetricsIncomplete, "Running pods or containers have no usage. Nothing is lowered until they have; requests are still raised.", ByUser, "Check why the pod crashes, or else metrics-server and the kubelet of its node, or delete the pod. To lower a request all the same, set maxAllowed."},
+	{v1beta1.ReasonMetricsRecovering, "Usage of running pods is back after a gap. Nothing is lowered yet; requests are still raised.", ByItself, "Wait: lowering continues once there was usage in ten collection rounds in a row, five minutes by default."},
 
 	// There is no pod to size.
 	{v1beta1.ReasonDeploymentNotFound, "There is no Deployment with that name in the scaler's namespace. After 10 minutes the scaler is Stalled.", ByUser, "Create the Deployment, or correct spec.deploymentName. The scaler then continues at once."},

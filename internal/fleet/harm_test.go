@@ -114,3 +114,17 @@ func TestNoHarmWithoutAPromotion(t *testing.T) {
 		t.Error("the status was modified")
 	}
 }
+
+func TestHarmIsNamed(t *testing.T) {
+	lowered, killed := entry(time.Hour, "ScaleDown: app cpu 500m->310m, memory 512Mi->256Mi"), entry(2*time.Hour, "OOMKill: app memory 256Mi->480Mi")
+	reverted := v1beta1.VerticalScalerStatus{RevertedChanges: []v1beta1.RevertedChange{{ContainerName: "app", Resource: "cpu", Time: after(time.Hour)}}}
+	for want, status := range map[string]v1beta1.VerticalScalerStatus{
+		"app was OOM-killed at 256Mi, lowered from 512Mi": withHistory(killed, lowered),
+		"a container was OOM-killed":                      withHistory(entry(2*time.Hour, "OOMKill"), lowered),
+		"a change of app cpu was reverted":                reverted,
+	} {
+		if harm, _ := HarmOf(&status, promotedAtNoon, 24*time.Hour); harm.What != want {
+			t.Errorf("%q, want %q", harm.What, want)
+		}
+	}
+}

@@ -75,6 +75,7 @@ func (s *ScalerState) tolerate(want ScalerState) {
 		}
 	}
 	replace(v1beta1.ReasonMetricsIncomplete, v1beta1.ReasonEnoughHistory)
+	replace(v1beta1.ReasonMetricsRecovering, v1beta1.ReasonEnoughHistory)
 	switch {
 	case want.Decision == nil:
 	case s.Decision == nil:

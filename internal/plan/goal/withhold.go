@@ -64,5 +64,7 @@ func (p Pod) Withholding(plain, sizes Changes) (out Changes, waits model.Obstacl
 
 // IsWithheld reports whether one of the obstacles is missing usage.
 func IsWithheld(obstacles model.Obstacles) bool {
-	return slices.ContainsFunc(obstacles, func(o model.Obstacle) bool { return o.Reason == v1beta1.ReasonMetricsIncomplete })
+	return slices.ContainsFunc(obstacles, func(o model.Obstacle) bool {
+		return o.Reason == v1beta1.ReasonMetricsIncomplete || o.Reason == v1beta1.ReasonMetricsRecovering
+	})
 }

@@ -37,6 +37,8 @@ type Situation struct {
 	// MissingUsage says which usage of running pods is missing; empty if the usage is complete.
 	// While some is missing, no request is lowered: see WaitsForUsage.
 	MissingUsage string
+	// UsageIsBack is true if it is there, and does not count yet.
+	UsageIsBack bool
 	// Unable is the reason why nothing can be planned: the usage history cannot be read, or the original
 	// values of a former target cannot be restored. No obstacle if neither is the case.
 	Unable Obstacle
@@ -208,6 +210,9 @@ func (s Situation) TakenBy(container string, r Resource) Obstacle {
 func (s Situation) WaitsForUsage() Obstacle {
 	if s.MissingUsage == "" {
 		return Obstacle{}
+	}
+	if s.UsageIsBack {
+		return Wait(v1beta1.ReasonMetricsRecovering, "waits: %s", s.MissingUsage)
 	}
 	return Wait(v1beta1.ReasonMetricsIncomplete, "waits until all running pods report usage (%s)", s.MissingUsage)
 }

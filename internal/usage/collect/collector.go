@@ -62,6 +62,8 @@ type Problems struct {
 	Unread bool
 	// Incomplete lists the reported silent containers, if any.
 	Incomplete string
+	// Recovering says until when usage that is back does not count; empty while a container is silent, or none was.
+	Recovering string
 	// Past is the reason why past usage cannot be read from Prometheus, if any.
 	Past string
 }
@@ -511,6 +513,9 @@ func (c *Collector) recordAnswer(key types.NamespacedName, k known) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.Problems = Problems{Silent: len(k.silences) > 0 || c.stateOf(key.Namespace).uncertain > 0, Incomplete: k.silences.String()}
+	if k.silences.areEnding() {
+		k.Incomplete, k.Recovering = "", fmt.Sprintf("usage is back, and counts after %d rounds in a row, in %s", recoveredAfter, recoveredAfter*c.Interval)
+	}
 	return c.note(key, k)
 }
 
@@ -523,7 +528,7 @@ func (c *Collector) recordFailure(key types.NamespacedName, outage string, isBli
 	k.Silent, k.Unread = true, false
 	k.isSized, k.isBlind = k.isSized || !isKnown, isBlind
 	if outage != "" {
-		k.Outage, k.Incomplete = outage, ""
+		k.Outage, k.Incomplete, k.Recovering = outage, "", ""
 	}
 	return c.note(key, k)
 }
@@ -533,12 +538,12 @@ func (c *Collector) recordFailure(key types.NamespacedName, outage string, isBli
 func (c *Collector) note(key types.NamespacedName, k known) bool {
 	before := c.known[key]
 	if c.isDown() {
-		k.Outage, k.Incomplete = before.Outage, before.Incomplete
+		k.Outage, k.Incomplete, k.Recovering = before.Outage, before.Incomplete, before.Recovering
 	}
 	k.wasReadSilent = before.wasReadSilent && k.Silent
 	c.remember(key, k)
 	hasWaited := before.wasReadSilent && !k.Silent
-	return hasWaited || before.Outage != k.Outage || before.Incomplete != k.Incomplete
+	return hasWaited || before.Outage != k.Outage || before.Incomplete != k.Incomplete || before.Recovering != k.Recovering
 }
 
 func (c *Collector) forgetAllBut(seen map[types.NamespacedName]bool) {

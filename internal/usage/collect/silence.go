@@ -36,6 +36,8 @@ const (
 	// recoveredAfter is for how many rounds in a row a container must have a sample until its
 	// silence is over. A pod that is silent in every other round does not change the status.
 	recoveredAfter = 10
+	// backAfter is the number of such rounds until usage is reported as back.
+	backAfter = 3
 	// settling is the time for which a container may run without usage before that is reported:
 	// metrics-server needs two scrapes of a new container.
 	settling = 2 * time.Minute
@@ -156,6 +158,18 @@ func startOf(pod workload.Pod, container string) time.Time {
 // started is heard from once, and stays so.
 func (s silence) isOver() bool {
 	return s.isNew && !s.isNamed || s.heard+1 >= recoveredAfter
+}
+
+// areEnding reports whether usage of all reported containers is back.
+func (s silences) areEnding() bool {
+	isAny := false
+	for _, each := range s {
+		if each.isNamed && each.heard < backAfter {
+			return false
+		}
+		isAny = isAny || each.isNamed
+	}
+	return isAny
 }
 
 // mostNamed limits the pods that a message names.
