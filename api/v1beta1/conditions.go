@@ -191,6 +191,8 @@ const (
 	// ReasonNodeCapacity means that the API server refused a size above the node's
 	// allocatable capacity, or that the largest node limits the request.
 	ReasonNodeCapacity = "NodeCapacity"
+	// ReasonBoundTooLow means that a container was OOM-killed with the most memory that a bound allows.
+	ReasonBoundTooLow = "BoundTooLow"
 	// ReasonRaiseLimit means that usage needs more than requests are raised to without maxAllowed.
 	ReasonRaiseLimit = "RaiseLimit"
 	// ReasonRaiseDidNotHelp means that a container was OOM-killed at all sizes, and ReasonUsageFollowsLimit that its

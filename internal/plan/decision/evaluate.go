@@ -83,11 +83,23 @@ func (e *evaluation) evaluate(q request) {
 		e.moveOrKeep(q)
 	}
 	switch has := q.Resource.Format(q.current); q.climbEnd {
+	case "":
+		if most := q.unceiled.Most; q.current == most && q.oomFloor() > most {
+			e.kept = append(e.kept, model.Stall(v1beta1.ReasonBoundTooLow, "an OOM kill has shown that %s is not enough, and %s allows no more", has, q.upperBoundName()).On(q.subject()))
+		}
 	case recommend.RaiseDidNotHelp:
 		e.keep(q, v1beta1.ReasonRaiseDidNotHelp, "larger sizes did not stop the OOM kills, so %s is not raised for now", has)
 	case recommend.UsageFollowsLimit:
 		e.keep(q, v1beta1.ReasonUsageFollowsLimit, "usage grows with the limit%s, so %s is not raised for now", q.heapFlag(), has)
 	}
+}
+
+// upperBoundName names what bounds a request from above, apart from the ceilings.
+func (q request) upperBoundName() string {
+	if q.unceiled.Most == q.MaxAllowed {
+		return "maxAllowed"
+	}
+	return "a LimitRange, or a limit that stays,"
 }
 
 // heapFlag is the flag that sets the heap, in parentheses; empty for none.
