@@ -12,7 +12,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
@@ -41,34 +40,43 @@ func HarmOf(status *v1beta1.VerticalScalerStatus, promoted time.Time, verificati
 	for _, c := range status.RevertedChanges {
 		consider(c.Time.Time, "a change of "+c.ContainerName+" "+string(c.Resource)+" was reverted")
 	}
-	original := map[string]string{} // memory, by container
-	isKnown := len(status.History) > 0 && len(status.History) < historyLength
+	originals := memory{}
+	isComplete := len(status.History) > 0 && len(status.History) < historyLength
 	for _, d := range decisionsOf(status) {
-		what, isTold := "", false
-		for c := range scaler.ChangesIn(d.message) {
-			if c.Resource != recommend.Memory {
-				continue
-			}
-			isTold = isKnown
-			had, isChanged := original[c.Container]
-			switch {
-			case isChanged && isLess(c.From, had):
-				what = c.Container + " was OOM-killed at " + c.From + ", lowered from " + had
-			case !isChanged:
-				original[c.Container] = c.From
-			}
-		}
-		if what == "" && !isTold {
-			what = "a container was OOM-killed"
-		}
+		lowered, isTold := originals.note(d.message)
 		switch {
 		case d.reason == model.DecidedReverted:
 			consider(d.at, "a change was reverted")
-		case d.reason == model.DecidedOOMKill && what != "":
-			consider(d.at, what)
+		case d.reason != model.DecidedOOMKill:
+		case lowered != "":
+			consider(d.at, lowered)
+		case !isTold || !isComplete:
+			consider(d.at, "a container was OOM-killed")
 		}
 	}
 	return first, ok
+}
+
+// memory is what containers had before their first change, by name.
+type memory map[string]string
+
+// note adds the containers in the message of a decision. lowered names one that had less before the decision than before its
+// first change; isTold is true if the message names any.
+func (m memory) note(message string) (lowered string, isTold bool) {
+	for c := range scaler.ChangesIn(message) {
+		if c.Resource != model.Memory.String() {
+			continue
+		}
+		isTold = true
+		had, isKnown := m[c.Container]
+		switch {
+		case !isKnown:
+			m[c.Container] = c.From
+		case isLess(c.From, had):
+			lowered = c.Container + " was OOM-killed at " + c.From + ", lowered from " + had
+		}
+	}
+	return lowered, isTold
 }
 
 // isLess reports whether an amount of memory is less than another one.

@@ -57,7 +57,7 @@ func TestAllAdmissionPoliciesAreCompared(t *testing.T) {
 		want   checkResult
 		words  string
 	}{
-		"all":  {func(string, map[string]string) bool { return true }, checkOK, "all "},
+		"all": {func(string, map[string]string) bool { return true }, checkOK, "all "},
 		"one without a binding": {func(name string, labels map[string]string) bool {
 			if name == "verticalscaler-users" {
 				labels["bound"] = "no"
