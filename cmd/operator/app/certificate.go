@@ -12,6 +12,10 @@ import (
 	"sync"
 
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
 
 const (
@@ -30,16 +34,28 @@ type metricsCertificate struct {
 	// cert and key are the files' contents from which found was made.
 	cert, key         []byte
 	found, selfSigned *tls.Certificate
+	// reported is the certificate of the files whose expiry the log has told.
+	reported *tls.Certificate
 }
 
+var certificateExpiry = metrics.NewGauge(metrics.Metric{
+	Name:      "verticalscaler_metrics_certificate_expiry_timestamp_seconds",
+	Help:      "The time at which the certificate of the metrics endpoint expires, in seconds since 1970. Absent for the self-signed certificate.",
+	Stability: metrics.Alpha,
+})
+
 // Get returns the certificate for a handshake. It keeps the last valid one if the files
-// disappear or do not fit together, as they may while they are replaced. It implements
-// tls.Config.GetCertificate.
+// disappear, do not fit together, as they may while they are replaced, or have expired. It
+// implements tls.Config.GetCertificate.
 func (c *metricsCertificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read()
 	if c.found != nil {
+		if hasExpired(c.found) && c.reported != c.found {
+			c.reported = c.found
+			ctrl.Log.WithName("metrics").Info("The certificate of the metrics endpoint has expired, so Prometheus refuses it: replace it", "dir", c.dir, "expired", c.found.Leaf.NotAfter)
+		}
 		return c.found, nil
 	}
 	if c.selfSigned == nil {
@@ -67,11 +83,14 @@ func (c *metricsCertificate) read() {
 		return
 	}
 	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
+	if err != nil || c.found != nil && hasExpired(&pair) && !hasExpired(c.found) {
 		return
 	}
 	c.cert, c.key, c.found = cert, key, &pair
+	certificateExpiry.WithLabelValues().Set(float64(pair.Leaf.NotAfter.Unix()))
 }
+
+func hasExpired(c *tls.Certificate) bool { return clock.RealClock{}.Now().After(c.Leaf.NotAfter) }
 
 // metricsTLS returns the TLS settings of the metrics endpoint. It requires TLS 1.3, which all supported
 // scrapers speak and whose ciphers need no configuration. It does not offer HTTP/2: a scraper sends one

@@ -4,11 +4,19 @@
 package app
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
@@ -57,6 +65,40 @@ func TestTheCertificateFollowsItsFiles(t *testing.T) {
 	serves("while the key is still the old one", "first")
 	write(keyFile, key)
 	serves("renewed", "second")
+	cert, key = expired(t)
+	write(certFile, cert)
+	write(keyFile, key)
+	serves("replaced by an expired one", "second")
 	must.Succeed(t, os.RemoveAll(dir))
 	serves("without the Secret", "second")
+}
+
+// An expired certificate is served if there never was another one: the log and the metric tell.
+func TestAnExpiredCertificateIsReportedOnce(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := expired(t)
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, certFile), cert, 0o600))
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, keyFile), key, 0o600))
+	c := &metricsCertificate{dir: dir}
+	pair, err := c.Get(nil)
+	if err != nil || !hasExpired(pair) || c.reported != pair {
+		t.Errorf("%v, expired: %t, reported: %t", err, hasExpired(pair), c.reported == pair)
+	}
+	if got := testutil.ToFloat64(certificateExpiry.WithLabelValues()); got != float64(pair.Leaf.NotAfter.Unix()) {
+		t.Errorf("the metric is %f", got)
+	}
+}
+
+// expired is a certificate of yesterday.
+func expired(t *testing.T) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must.Succeed(t, err)
+	yesterday := time.Now().Add(-24 * time.Hour)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"expired"}, NotBefore: yesterday.Add(-time.Hour), NotAfter: yesterday}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	must.Succeed(t, err)
+	encoded, err := x509.MarshalECPrivateKey(private)
+	must.Succeed(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded})
 }

@@ -118,6 +118,8 @@ func TestAlerts(t *testing.T) {
 			map[string][]string{"10m": nil, "30m": {"VerticalScalerMemoryNearLimit"}},
 		},
 		{"no memory limit", []map[string]string{series("go_gc_heap_live_bytes", "3e11x240"), series("go_gc_gomemlimit_bytes", "9.2e18x240")}, map[string][]string{"1h": nil}},
+		{"a certificate that is good for a week", []map[string]string{series("verticalscaler_metrics_certificate_expiry_timestamp_seconds", "604800x240")}, map[string][]string{"2h": nil}},
+		{"a certificate that is good for a day", []map[string]string{series("verticalscaler_metrics_certificate_expiry_timestamp_seconds", "86400x240")}, map[string][]string{"30m": nil, "2h": {"VerticalScalerCertificateExpires"}}},
 		{"a policy is missing", []map[string]string{series("verticalscaler_admission_policy_missing", "1x240", `policy="operator-pods"`)}, map[string][]string{"20m": nil, "40m": {"VerticalScalerPoliciesMissing"}}},
 		{
 			"the promotion of one of two policies halts, and continues",
