@@ -108,8 +108,8 @@ plugin: ## Build the plugin of kubectl for this machine: bin/kubectl-vscaler.
 	install -m 0755 cmd/kubectl-vscaler/kubectl_complete-vscaler $(PLUGIN_DIR)/
 
 .PHONY: run
-run: ## Run the manager here, against the cluster of your kubeconfig. Applies the CRDs first.
-	kubectl apply --server-side -k config/crd
+run: install ## Run the manager here, against the cluster of your kubeconfig. Applies the CRDs first.
+	@echo "Compiling the manager: the first time takes minutes." >&2
 	kubectl get namespace verticalscaler-system >/dev/null 2>&1 || kubectl create namespace verticalscaler-system
 	go run ./cmd/operator --config=config/manager/local.yaml
 
@@ -326,6 +326,18 @@ release-check: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(OLMV1) $(GRPC_HEALTH_PROBE)
 	hack/release-check.sh
 
 ##@ Cluster
+
+# The targets of a project made by operator-sdk, under their usual names. There is no container engine in docker-build: it writes an
+# OCI archive.
+.PHONY: install uninstall docker-build bundle-build catalog-build
+install: ## Install the CRDs only, in the cluster of your kubeconfig: for make run.
+	kubectl apply --server-side -k config/crd
+uninstall: undeploy ## The same as undeploy.
+docker-build: image ## The same as image.
+bundle-build: bundle ## Build the bundle's image, BUNDLE_IMG: bin/images/bundle.tar.
+	$(BUILD_IMAGE) bundle $(BUNDLE_IMG)
+catalog-build: bundle $(OPM) $(GRPC_HEALTH_PROBE) ## Build the catalog's image, CATALOG_IMG: bin/images/catalog.tar.
+	OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) $(BUILD_IMAGE) catalog $(CATALOG_IMG)
 
 .PHONY: deploy
 deploy: $(KUSTOMIZE) ## Install the operator, with image IMG, in the cluster of your kubeconfig.
