@@ -75,6 +75,8 @@ type Explanation struct {
 	History []v1beta1.HistoryEntry `json:"history,omitempty"`
 	// Missing lists the objects that could not be read.
 	Missing []string `json:"missing,omitempty"`
+
+	sidecars []corev1.Container // and other init containers of the template
 }
 
 // Finding is a reason in the status.
@@ -190,6 +192,9 @@ func Of(e Evidence) Explanation {
 		Containers:      containers,
 		History:         s.Status.History,
 		Missing:         e.Missing,
+	}
+	if e.Deployment != nil {
+		out.sidecars = e.Deployment.Spec.Template.Spec.InitContainers
 	}
 	if c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied); c != nil {
 		out.Applied = c.Status

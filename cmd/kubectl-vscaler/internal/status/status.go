@@ -250,13 +250,23 @@ func NewExplain(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobr
 		if err != nil {
 			return err
 		}
-		if output != "text" {
+		text := explain.Wrap(found.Text(cluster.Now()), cli.Width(streams.Out))
+		switch output {
+		case "json", "yaml":
 			return cli.WriteData(streams.Out, output, found)
+		case "patch", "patch-guaranteed":
+			of, ok := found.(explain.Explanation)
+			if !ok {
+				return cli.Usagef("only a scaler has a patch")
+			}
+			if text, err = of.Patch(output == "patch-guaranteed"); err != nil {
+				return err
+			}
 		}
-		_, err = io.WriteString(streams.Out, explain.Wrap(found.Text(cluster.Now()), cli.Width(streams.Out)))
+		_, err = io.WriteString(streams.Out, text)
 		return err
 	})
-	cli.AddChoice(c, &output, "output", "o", []string{"text", "json", "yaml"}, "The format")
+	cli.AddChoice(c, &output, "output", "o", []string{"text", "json", "yaml", "patch", "patch-guaranteed"}, "The format; patch is the requests for the Deployment's pod template, in YAML, and patch-guaranteed has limits that equal them")
 	return c
 }
 
