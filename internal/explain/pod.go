@@ -164,8 +164,12 @@ func (e Evidence) causeOf(kill workload.OOMKill, resizes []metav1.ManagedFieldsE
 	case size < template:
 		answer = "yes, so because of it"
 	}
-	return fmt.Sprintf("OOM-killed: container %s at %s, %s ago (%s). Its template gives %s. Lowered by the operator: %s.", kill.Container,
-		formatAmount(amountOf(recommend.Memory, size)), Age(e.Now, kill.At), kill.At.UTC().Format(time.RFC3339), formatAmount(amountOf(recommend.Memory, template)), answer)
+	at := "an unknown size"
+	if size > 0 {
+		at = formatAmount(amountOf(recommend.Memory, size))
+	}
+	return fmt.Sprintf("OOM-killed: container %s at %s, %s ago (%s). Its template gives %s. Lowered by the operator: %s.", kill.Container, at,
+		Age(e.Now, kill.At), kill.At.UTC().Format(time.RFC3339), formatAmount(amountOf(recommend.Memory, template)), answer)
 }
 
 // raisedFrom is the memory request before the raise that answered a kill; 0 if the history does not have it.

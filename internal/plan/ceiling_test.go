@@ -60,17 +60,22 @@ func TestWithoutMaxAllowed(t *testing.T) {
 		"keeps app - 4096Mi · RaiseLimit: All pods have the decided size. app memory: 9000Mi is recommended, but without maxAllowed it is raised to 4096Mi at most (ceilings.raiseFactor); set maxAllowed if it needs more · 1/1 applied")
 	rule("With maxAllowed there is no other bound", has(512, 0, 9000, policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 20000) })),
 		"decides app - 9000Mi (LowerBound) · resizes web-1 to app - 9000Mi of - - · Resizing · 0/1 changing")
-	killed := func(floor int64) func(*world) {
-		return func(w *world) { w.situation.Recommendations[0].OOMFloor = floor * mebi }
+	killedAt := func(hit, floor int64) func(*world) {
+		return func(w *world) {
+			w.situation.Recommendations[0].OOMFloor = floor * mebi
+			w.situation.Pods[0].Kills = []workload.OOMKill{{Container: "app", At: noon.Add(-time.Hour), HitBytes: hit * mebi}}
+		}
 	}
 	bounded := policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 512) })
-	rule("An OOM kill that maxAllowed leaves unanswered needs a user", has(512, 0, 700, bounded, killed(700)),
+	rule("An OOM kill that maxAllowed leaves unanswered needs a user", has(512, 0, 700, bounded, killedAt(512, 700)),
 		"no decision · BoundTooLow: app memory: an OOM kill has shown that 512Mi is not enough, and maxAllowed allows no more · 0/1 stalled")
-	rule("The message stays the same while the floor falls", has(512, 0, 700, bounded, killed(600)),
+	rule("The message stays the same while the floor falls", has(512, 0, 700, bounded, killedAt(512, 600)),
 		"no decision · BoundTooLow: app memory: an OOM kill has shown that 512Mi is not enough, and maxAllowed allows no more · 0/1 stalled")
-	rule("One that maxAllowed answers does not", has(512, 0, 500, bounded, killed(512)),
+	rule("One that maxAllowed answers does not", has(512, 0, 500, bounded, killedAt(512, 512)),
 		"no decision · WithinTolerance · 1/1 applied")
-	rule("A limit that stays bounds it, too", has(512, 512, 700, killed(700), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay })),
+	rule("Nor does one at less than the bound", has(512, 0, 500, bounded, killedAt(256, 600)),
+		"no decision · WithinTolerance · 1/1 applied")
+	rule("A limit that stays bounds it, too", has(512, 512, 700, killedAt(512, 700), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = plan.LimitsStay })),
 		"no decision · BoundTooLow: app memory: an OOM kill has shown that 512Mi is not enough, and a LimitRange, or a limit that stays, allows no more · 0/1 stalled")
 	rule("Memory is not raised if that did not stop the kills", given(recommends(endedClimb("RaiseDidNotHelp", 128))),
 		"no decision · RaiseDidNotHelp: app memory: larger sizes did not stop the OOM kills, so 128Mi is not raised for now · 0/2")

@@ -119,7 +119,7 @@ func TestWhatIsDecided(t *testing.T) {
 				r.OOMFloor, r.Uncapped = 900*mebi, amounts(0, 900)
 				w.situation.Recommendations = []recommend.Container{r}
 			}),
-		"keeps app - 256Mi · BoundTooLow: All pods have the decided size. app memory: an OOM kill has shown that 256Mi is not enough, and maxAllowed allows no more · 2/2 applied stalled")
+		"keeps app - 256Mi · Applied · 2/2 applied")
 	rule("A maxAllowed below what is requested is no OOM kill, however high the floor",
 		given(onlyMemory, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
 			policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 200) }),

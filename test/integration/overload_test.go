@@ -36,7 +36,9 @@ func TestAnOperatorStartsInAnOverload(t *testing.T) {
 	c.LeaderElection.Enabled, c.LeaderElection.Namespace = true, namespace
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- app.RunInNamespaces(ctx, restConfig, c, app.Options{Source: testkit.NewUsage()}, namespace) }()
+	go func() {
+		ended <- app.RunInNamespaces(ctx, restConfig, c, app.Options{Source: testkit.NewUsage()}, namespace)
+	}()
 
 	// It asks about 22 rights, and then, every five seconds, whether the API server answers.
 	testkit.Eventually(t, busy, func() string {

@@ -10,9 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,20 +33,9 @@ type plugin struct {
 	binary string
 }
 
-// builtPlugin builds kubectl-vscaler, unless it is up to date.
-var builtPlugin = sync.OnceValues(func() (binary string, err error) {
-	binary = filepath.Join(testkit.Root(), "bin", "test", "kubectl-vscaler")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "./cmd/kubectl-vscaler")
-	build.Dir = testkit.Root()
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the plugin: %w: %s", err, out)
-	}
-	return binary, nil
-})
-
 func newPlugin(w *fixture) plugin {
 	w.Helper()
-	binary, err := builtPlugin()
+	binary, err := testkit.Plugin()
 	must.Succeed(w, err)
 	return plugin{w, binary}
 }

@@ -4,6 +4,7 @@
 package decision
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -84,7 +85,7 @@ func (e *evaluation) evaluate(q request) {
 	}
 	switch has := q.Resource.Format(q.current); q.climbEnd {
 	case "":
-		if most := q.unceiled.Most; q.current == most && q.oomFloor() > most {
+		if q.current == q.unceiled.Most && q.oomFloor() > q.current && e.wasKilled(q.container.Name) {
 			e.kept = append(e.kept, model.Stall(v1beta1.ReasonBoundTooLow, "an OOM kill has shown that %s is not enough, and %s allows no more", has, q.upperBoundName()).On(q.subject()))
 		}
 	case recommend.RaiseDidNotHelp:
@@ -92,6 +93,16 @@ func (e *evaluation) evaluate(q request) {
 	case recommend.UsageFollowsLimit:
 		e.keep(q, v1beta1.ReasonUsageFollowsLimit, "usage grows with the limit%s, so %s is not raised for now", q.heapFlag(), has)
 	}
+}
+
+// wasKilled reports whether the container was OOM-killed in a pod at the size that it has there: its limit, or its request
+// without one.
+func (e *evaluation) wasKilled(container string) bool {
+	return slices.ContainsFunc(e.Pods, func(pod workload.Pod) bool {
+		has := pod.Applied(container)
+		size := cmp.Or(has.Limits.MemoryBytes, has.Requests.MemoryBytes)
+		return slices.ContainsFunc(pod.Kills, func(kill workload.OOMKill) bool { return kill.Container == container && kill.HitBytes >= size })
+	})
 }
 
 // upperBoundName names what bounds a request from above, apart from the ceilings.
