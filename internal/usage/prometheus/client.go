@@ -80,6 +80,9 @@ func (s *Source) open() (*client, error) {
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 	c := &client{options: s.options, next: transport, close: transport.CloseIdleConnections}
+	if s.options.Transport != nil {
+		c.next = s.options.Transport
+	}
 	sender, err := api.NewClient(api.Config{Address: s.options.Address, RoundTripper: c})
 	if err != nil {
 		return nil, &Error{Words: unreadable, Unavailable: true, Err: fmt.Errorf("creating the client: %w", err)}

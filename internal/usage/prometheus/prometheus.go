@@ -13,6 +13,7 @@ package prometheus
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/url"
 	"slices"
 	"time"
@@ -58,6 +59,8 @@ type Options struct {
 	// BearerTokenFile, or Username and PasswordFile, are credentials. They are sent
 	// over https only.
 	BearerTokenFile, Username, PasswordFile string
+	// Transport sends the queries, such as through a proxy that has credentials of its own; nil for the usual one.
+	Transport http.RoundTripper
 }
 
 // Source reads past usage.

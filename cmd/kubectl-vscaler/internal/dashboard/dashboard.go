@@ -85,6 +85,9 @@ func (o *dashboardOptions) validate(isSet func(flag string) bool) error {
 }
 
 func (o *dashboardOptions) run(ctx context.Context, c *cobra.Command, _ []string) error {
+	if err := o.past.Find(ctx, o.cluster.Config, o.ErrOut); err != nil {
+		return err
+	}
 	if err := o.validate(c.Flags().Changed); err != nil {
 		return cli.Usage(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -50,12 +51,14 @@ type Options struct {
 	CAFile    string
 	Since     time.Duration
 	Step      time.Duration
+	// Transport sends the queries, if Find has found a server.
+	Transport http.RoundTripper
 }
 
 // Bind adds the flags that say which Prometheus to ask.
 func (o *Options) Bind(c *cobra.Command, what string) {
 	flags := c.Flags()
-	flags.StringVar(&o.Address, "prometheus", "", what)
+	flags.StringVar(&o.Address, "prometheus", "", what+" With auto, its Service is found by its labels.")
 	flags.StringToStringVar(&o.Labels, "prometheus-label", nil, "An additional label matcher, such as cluster=east.")
 	flags.StringVar(&o.TokenFile, "prometheus-token-file", "", "The file with the bearer token for Prometheus. The token is sent over https only.")
 	flags.StringVar(&o.CAFile, "prometheus-ca-file", "", "The CA bundle (PEM) for Prometheus. Defaults to the CAs of the system.")
@@ -100,6 +103,7 @@ func (o *Options) Source(deployments ...string) (*prometheus.Source, error) {
 		MaxBytes:        maxAnswer,
 		CAFile:          o.CAFile,
 		BearerTokenFile: o.TokenFile,
+		Transport:       o.Transport,
 	})
 }
 

@@ -94,8 +94,11 @@ func (o *reportOptions) run(ctx context.Context, c *cobra.Command, paths []strin
 	if err := o.validateSource(paths, c.Flags().Changed); err != nil {
 		return cli.Usage(err)
 	}
-	err := o.validate()
+	err := o.Past.Find(ctx, o.Cluster.Config, o.ErrOut)
 	if err != nil {
+		return err
+	}
+	if err = o.validate(); err != nil {
 		return cli.Usage(err)
 	}
 	if err := o.readPrices(); err != nil {

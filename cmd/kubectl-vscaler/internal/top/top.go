@@ -100,6 +100,9 @@ func (o *topOptions) run(ctx context.Context, c *cobra.Command, args []string) e
 	if len(args) > 1 {
 		return cli.Usagef("name one VerticalScaler, or none for all of them")
 	}
+	if err := o.past.Find(ctx, o.cluster.Config, o.ErrOut); err != nil {
+		return err
+	}
 	if err := o.validate(c.Flags().Changed, len(args) > 0); err != nil {
 		return cli.Usage(err)
 	}
