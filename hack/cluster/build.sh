@@ -53,7 +53,7 @@ key() {
 # follow reads what "go build -v" says, one line for each package it compiles, and turns it into progress. Lines that
 # are not package paths are errors, and are passed on.
 follow() {
-	local total=$1 every=10 done=0 last=-1 line status now
+	local total=$1 every=10 done=0 last=-1 line status now left
 	[[ -t 2 ]] && every=1
 	while true; do
 		status=0
@@ -68,11 +68,14 @@ follow() {
 		fi
 		now=$SECONDS
 		if ((now / every > last / every)); then
-			last=$now
+			last=$now left=''
+			if ((done * 20 > total && done < total)); then
+				left=", about $(((now * (total - done) / done + 59) / 60)) min left"
+			fi
 			if [[ -t 2 ]]; then
-				printf '\rlocalcluster: %d of %d packages, %d s ' "$done" "$total" "$now" >&2
+				printf '\r\033[Klocalcluster: %d of %d packages, %d s%s ' "$done" "$total" "$now" "$left" >&2
 			else
-				say "$done of $total packages, $now s"
+				say "$done of $total packages, $now s$left"
 			fi
 		fi
 	done
