@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,27 +21,9 @@ var ErrNothingToPatch = errors.New("there is no recommendation yet")
 func (x Explanation) Patch(isGuaranteed bool) (string, error) {
 	lists := map[string][]any{}
 	for _, c := range x.Containers {
-		requests, limits := map[string]string{}, map[string]string{}
-		for _, r := range c.Resources {
-			amount := r.Target
-			if r.Decided != nil {
-				amount = r.Decided
-			}
-			if amount == nil {
-				continue
-			}
-			requests[r.Resource] = amount.String()
-			isAboveLimit := r.Template != nil && r.Template.Limit != nil && amount.Value() > r.Template.Limit.Value()
-			if isGuaranteed || isAboveLimit {
-				limits[r.Resource] = amount.String()
-			}
-		}
-		if len(requests) == 0 {
+		resources := c.patch(isGuaranteed)
+		if len(resources) == 0 {
 			continue
-		}
-		resources := map[string]any{"requests": requests}
-		if len(limits) > 0 {
-			resources["limits"] = limits
 		}
 		list := "containers"
 		if slices.ContainsFunc(x.sidecars, func(s corev1.Container) bool { return s.Name == c.Name }) {
@@ -53,4 +36,27 @@ func (x Explanation) Patch(isGuaranteed bool) (string, error) {
 	}
 	text, err := yaml.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": lists}}})
 	return fmt.Sprintf("# kubectl patch deployment %s -n %s --patch-file FILE\n%s", x.Deployment, x.Namespace, text), err
+}
+
+// patch has the requests of a container, and its limits as far as they change; empty without a recommendation.
+func (c Container) patch(isGuaranteed bool) map[string]map[string]string {
+	out := map[string]map[string]string{}
+	set := func(list, resource string, amount Amount) {
+		if out[list] == nil {
+			out[list] = map[string]string{}
+		}
+		out[list][resource] = amount.String()
+	}
+	for _, r := range c.Resources {
+		amount := cmp.Or(r.Decided, r.Target)
+		if amount == nil {
+			continue
+		}
+		set("requests", r.Resource, *amount)
+		isAboveLimit := r.Template != nil && r.Template.Limit != nil && amount.Value() > r.Template.Limit.Value()
+		if isGuaranteed || isAboveLimit {
+			set("limits", r.Resource, *amount)
+		}
+	}
+	return out
 }
