@@ -255,12 +255,13 @@ func WriteSavings(line func(string, ...any), s *v1beta1.PolicySavings, of string
 	line("  recommended by the others: %s", savingsInWords(s.Recommended))
 }
 
+// savingsInWords has the units of the dashboard.
 func savingsInWords(s v1beta1.Savings) string {
-	amount := func(q *resource.Quantity) string {
-		if q == nil {
-			return "unknown"
+	amount := func(q *resource.Quantity, unit string, size float64) string {
+		if n := numberOf(q); n != nil {
+			return fmt.Sprintf("%.2f %s", *n/size, unit)
 		}
-		return q.String()
+		return "unknown " + unit
 	}
-	return fmt.Sprintf("cpu %s, memory %s", amount(s.CPU), amount(s.Memory))
+	return amount(s.CPU, "cores", 1) + ", " + amount(s.Memory, "GiB", 1<<30)
 }
