@@ -110,6 +110,15 @@ func TestTablesFitInto80Columns(t *testing.T) {
 	}
 }
 
+// A graver reason does not hide that changes are stopped.
+func TestASuspendedScalerIsMarked(t *testing.T) {
+	e := cases()["metrics-unavailable"]
+	e.Scaler.Spec.Suspend = true
+	if out := (explain.Overview{Scalers: []explain.Row{explain.RowOf(e)}}).Table(noon, explain.Columns{}); !strings.Contains(out, "InPlace, suspended ") {
+		t.Error(out)
+	}
+}
+
 // Savings of nothing are 0, without a sign.
 func TestNothingSavedHasNoSign(t *testing.T) {
 	if data, err := json.Marshal(explain.Saved{Cores: explain.Rounded(-0.0004)}); err != nil || strings.Contains(string(data), ":-0") {

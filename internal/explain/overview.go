@@ -232,6 +232,7 @@ type Row struct {
 	// Policy is the policy that has created the scaler, such as "ClusterScalingPolicy/fleet", if any.
 	Policy  string `json:"policy,omitempty"`
 	Mode    string `json:"mode"`
+	isOff   bool   // suspended, or paused
 	Profile string `json:"profile"`
 	// CPU and Memory are the requests of a pod, present and decided, such as "500m->310m".
 	// Pods is the number of pods with the decided size, of all pods. Numbers has the same for programs.
@@ -342,7 +343,7 @@ func rowOf(e Evidence, found []Finding) Row {
 	s := e.Scaler
 	out := Row{
 		Namespace: s.Namespace, Name: s.Name, Deployment: s.Spec.DeploymentName,
-		Mode: modeName(s), Profile: string(scaler.Profile(&s.Spec)),
+		Mode: modeName(s), isOff: s.Spec.Suspend || scaler.IsPaused(s), Profile: string(scaler.Profile(&s.Spec)),
 		Saved: savedBy(s, e.Deployment),
 	}
 	if owner := metav1.GetControllerOf(s); owner != nil && owner.Kind == "ScaledDeployment" {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 // Column is a column of a table.
@@ -142,7 +144,7 @@ func (o Overview) Table(now time.Time, columns Columns) string {
 			if r.Saved != nil {
 				cores, gib = decimal(r.Saved.Cores), decimal(r.Saved.GiB)
 			}
-			return []string{r.Namespace, r.Name, r.Deployment, r.Mode, r.CPU, r.Memory, r.Pods, string(r.Ready), r.Reason, changed, cores, gib, cmp.Or(r.Owner, r.Policy), r.Profile, r.Advice}
+			return []string{r.Namespace, r.Name, r.Deployment, r.mode(), r.CPU, r.Memory, r.Pods, string(r.Ready), r.Reason, changed, cores, gib, cmp.Or(r.Owner, r.Policy), r.Profile, r.Advice}
 		})
 	section(&b, columns, "NAMESPACE SCALEDDEPLOYMENT DEPLOYMENT AVAILABLE READY REASON SIZED", "ADVICE", o.ScaledDeployments, last.ScaledDeployments,
 		func(r OwnedRow) []string {
@@ -217,3 +219,11 @@ func identity(row any) string {
 
 // decimal has two digits after the point.
 func decimal(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100+0, 'f', 2, 64) }
+
+// mode is the update mode, and whether changes are stopped: the reason may be a graver one.
+func (r Row) mode() string {
+	if r.isOff && r.Reason != v1beta1.ReasonSuspended && r.Reason != v1beta1.ReasonPaused {
+		return r.Mode + ", suspended"
+	}
+	return r.Mode
+}
