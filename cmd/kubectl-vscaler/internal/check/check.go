@@ -77,14 +77,30 @@ type Finding struct {
 	message string
 }
 
-// Write writes a table.
+// Write writes a table that fits into a terminal.
 func Write(w io.Writer, findings []Finding) error {
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "CHECK\tRESULT\tMESSAGE")
+	_, err := io.WriteString(w, table(findings, cli.Width(w)))
+	return err
+}
+
+// table breaks messages between words, at the width; 0 breaks none.
+func table(findings []Finding, width int) string {
+	var b strings.Builder
+	writer := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(writer, "CHECK\tRESULT\tMESSAGE")
 	for _, f := range findings {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", f.what, f.result, strings.Join(strings.Fields(f.message), " "))
+		fmt.Fprintf(writer, "%s\t%s\t%s\n", f.what, f.result, strings.Join(strings.Fields(f.message), " "))
 	}
-	return table.Flush()
+	_ = writer.Flush() // A Builder has no error.
+	at := strings.Index(b.String(), "MESSAGE")
+	if width < 2*at {
+		return b.String()
+	}
+	var lines []string
+	for line := range strings.Lines(b.String()) {
+		lines = append(lines, line[:at]+strings.Join(explain.Wrapped(line[at:], width-at), "\n"+strings.Repeat(" ", at))+"\n")
+	}
+	return strings.Join(lines, "")
 }
 
 // preflight is the input of the checks.

@@ -157,3 +157,14 @@ func TestNodesThatKillSingleProcesses(t *testing.T) {
 		}
 	}
 }
+
+func TestMessagesAreBrokenBetweenWords(t *testing.T) {
+	findings := []Finding{{"Usage", checkOK, "the usage of pods is served by metrics-server"}, {"Operator", checkFailed, "none"}}
+	const want = "CHECK      RESULT   MESSAGE\nUsage      OK       the usage of pods is\n                    served by\n                    metrics-server\nOperator   FAIL     none\n"
+	if got := table(findings, 40); got != want {
+		t.Errorf("%s, want\n%s", got, want)
+	}
+	if got := table(findings, 0); strings.Count(got, "\n") != 3 {
+		t.Errorf("not for a terminal:\n%s", got)
+	}
+}
