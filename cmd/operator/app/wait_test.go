@@ -49,7 +49,9 @@ func TestAnOverloadIsWaitedFor(t *testing.T) {
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	go func() { ended <- RunInNamespaces(ctx, &rest.Config{Host: server.URL, QPS: -1}, c, Options{Clock: fakeClock}) }()
+	go func() {
+		ended <- RunInNamespaces(ctx, &rest.Config{Host: server.URL, QPS: -1}, c, Options{Clock: fakeClock})
+	}()
 	for range 3 {
 		for !fakeClock.HasWaiters() && ctx.Err() == nil {
 			runtime.Gosched() // the fake clock does not signal that a ticker waits for it
