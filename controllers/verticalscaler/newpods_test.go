@@ -193,15 +193,21 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 }
 
 // An eviction waits for sizes that are about to be written. While they are rejected, only the end of the rejection
-// triggers a reconcile.
+// triggers a reconcile, and during a freeze only its end.
 func TestRejectedSizesAreNotPolled(t *testing.T) {
-	for reason, want := range map[string]time.Duration{"": publishRetry, v1beta1.ReasonQuotaExceeded: 0} {
+	for name, tc := range map[string]struct {
+		rejected, frozen string
+		want             time.Duration
+	}{
+		"accepted": {want: publishRetry}, "rejected": {rejected: v1beta1.ReasonQuotaExceeded}, "frozen": {frozen: v1beta1.ReasonFrozen},
+	} {
 		r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding())
-		r.NewPodsRefused = func(string) apierror.Rejection { return apierror.Rejection{Reason: reason} }
+		r.NewPodsRefused = func(string) apierror.Rejection { return apierror.Rejection{Reason: tc.rejected} }
 		s := sizing(withUpdate(evicting))
+		s.observation.situation.Frozen = plan.Obstacle{Reason: tc.frozen, Message: tc.frozen}
 		r.decide(t, s)
-		if s.requeueAfter != want {
-			t.Errorf("rejected as %q: again in %s, want %s", reason, s.requeueAfter, want)
+		if s.requeueAfter != tc.want {
+			t.Errorf("%s: again in %s, want %s", name, s.requeueAfter, tc.want)
 		}
 	}
 }

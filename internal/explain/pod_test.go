@@ -127,6 +127,10 @@ func TestTextOfAPod(t *testing.T) {
 	if text := explain.Of(resizedBy(aboutPod("1Gi", generated("", nil)), "verticalscaler", time.Hour)).Text(noon); !strings.Contains(text, "--to=original --detach\n") {
 		t.Error(text)
 	}
+	detaching := generated("", map[string]string{v1beta1.DetachedAnnotation: "true"})
+	if pod := explain.Of(resizedBy(aboutPod("1Gi", detaching), "verticalscaler", time.Hour)).Pod; !strings.HasSuffix(pod.Restore, "--to=original") {
+		t.Errorf("of a scaler that is being detached: %s", pod.Restore)
+	}
 	if facts := explain.Of(aboutPod("512Mi")).Pod.Facts; !strings.HasPrefix(facts[2], "Never resized: it was created with sizes other than its template's") {
 		t.Error(facts)
 	}

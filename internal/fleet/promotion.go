@@ -277,10 +277,9 @@ func haltsOf(r Rollout, known []Halt, all []Candidate, now time.Time) (halts []H
 			halts = append(halts, h)
 		}
 	}
-	window := max(HarmWindow, r.Verification) // so that a scaler that does harm is always one of those promoted
-	var firsts []Candidate                    // of each namespace
+	var firsts []Candidate // of each namespace
 	harmed := map[string][]Candidate{}
-	for _, c := range harmedSince(r, all, now.Add(-window)) {
+	for _, c := range harmedSince(r, all, now.Add(-HarmWindow)) {
 		if len(harmed[c.Key.Namespace]) == 0 {
 			firsts = append(firsts, c)
 		}
@@ -318,14 +317,13 @@ func haltOf(r Rollout, harmed, all []Candidate, namespace string) (_ Halt, ok bo
 		return Halt{}, false
 	}
 	promoted, harmful := promotionsOf(all, namespace), promotionsOf(harmed, namespace)
-	window := max(HarmWindow, r.Verification)
 	for i := range harmed {
 		at := harmed[i].Harmed
 		if i+1 < len(harmed) && harmed[i+1].Harmed.Equal(at) {
 			continue // They count together.
 		}
 		// Scalers promoted before the window did their harm before at: a verification is not longer than the window.
-		from := at.Add(-window)
+		from := at.Add(-HarmWindow)
 		h, n := i+1-harmful.before(from), promoted.until(at)-promoted.before(from)
 		if r.isExceededBy(h, n) {
 			examples := lastOf(slices.DeleteFunc(slices.Clone(harmed[:i+1]), func(c Candidate) bool { return c.Promoted.Before(from) }))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -134,6 +135,18 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 		"keeps app 200m 256Mi, reverted 2 times · puts into new pods app 200m 256Mi of - - · Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again · 0/2 stalled")
 }
 
+// An eviction needs room for the replacement, unless pods may not become available without it.
+func TestWhatAnEvictionNeeds(t *testing.T) {
+	for reason, want := range map[string]quantity.Amounts{
+		plan.DecidedScaleUp: amounts(200, 256), plan.DecidedLowerBound: amounts(200, 256), plan.DecidedOOMKill: {}, plan.DecidedReverted: {},
+	} {
+		w := given(orRecreate, decidedBefore(func(d *plan.Decision) { d.Reason = reason }), pods(infeasible("web-1"), infeasible("web-2")))
+		if step := as[plan.Evict](w.next(noon)); step == nil || step.Needs != want {
+			t.Errorf("%s: %+v", reason, step)
+		}
+	}
+}
+
 func unmovable(p *workload.Pod) { p.Unmovable = true }
 
 // A pod that cannot be resized is evicted if that hurts it.
@@ -166,6 +179,11 @@ func TestWhichPodIsHurtByItsSize(t *testing.T) {
 	rule("It lacks nothing", given(orRecreate, decidedBefore(), pods(with(stuck("web-1"), hasMore), with(stuck("web-2"), hasMore))), stays)
 	rule("It lacks nothing, and can never be resized", given(orRecreate, decidedBefore(), pods(with(infeasible("web-1"), hasMore), with(infeasible("web-2"), hasMore))),
 		has+"evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing")
+	rule("It cannot be resized, but only its boost is to end", given(orRecreate, boosts(), decidedBefore(), pods(pod("web-1", double()), pod("web-2", large())), admission(func(a *plan.NewPods) {
+		a.Starts = []plan.Size{{Container: "app", Resources: resources(amounts(400, 0), amounts(800, 0))}}
+	}), func(w *world) {
+		w.reject("uid-web-1", plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: large().Resources}}, Reason: "Unsupported", Message: "no"})
+	}), has+"puts into new pods app 200m 256Mi of 400m 512Mi, which start with app 400m - of 800m - · Unsupported: pod web-1: no. The fallback Recreate leaves these pods: they lack neither memory nor CPU · 1/2 stalled")
 	rule("It lacks memory, and no node could hold its replacement", given(orRecreate, decidedBefore(), two(lacksOnly(plan.Memory)), func(w *world) { w.situation.LargestNode = amounts(4000, 200) }),
 		"keeps app 200m 256Mi · NodeCapacity: no node could hold a new pod with 256Mi of memory · 0/2")
 	rule("No node was found for its size before", given(orRecreate, decidedBefore(), two(lacksOnly(plan.Memory), func(p *workload.Pod) { p.Scheduled = noon.Add(-time.Minute) })), stays)

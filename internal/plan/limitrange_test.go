@@ -91,6 +91,11 @@ func TestSumsBoundARaise(t *testing.T) {
 	rule("Killed ones come first", given(both(a, b), rises, most, recommends(wants("a", 400, 0), wants("b", 400, 400))), "decides b - 400Mi (OOMKill) · resizes web-1 to b 100m 400Mi of 200m 400Mi · Resizing · 0/1 changing")
 	rule("All of it where it fits", given(both(lowered, b), rises, bounds(workload.Bounds{PodMax: amounts(0, 1100)}), recommends(wants("a", 513, 513), wants("b", 300, 0))), "decides a - 513Mi (OOMKill) · resizes web-1 to a 100m 513Mi of 200m 806879232 · Resizing · 0/1 changing")
 	rule("Then it is said what stands in the way", given(both(sized("a", amounts(100, 266), amounts(200, 399)), b), rises, most, recommends(wants("a", 513, 513), wants("b", 300, 0))), "no decision · LimitRange: a memory: 513Mi is recommended or required by minAllowed, but LimitRange limits allows all containers of a pod together 700Mi of memory, limits included · 0/1")
+	tiny := sized("a", amounts(100, 100), amounts(200, 100))
+	rule("The other one gets the least that a LimitRange asks for", given(both(tiny, b), template(tiny, b), rises, bounds(workload.Bounds{PodMax: amounts(0, 700), ContainerMin: amounts(0, 180)}), recommends(wants("a", 100, 0), wants("b", 600, 600))), "decides a - 180Mi; b - 520Mi (OOMKill) · resizes web-1 to a 100m 180Mi of 200m 180Mi; b 100m 520Mi of 200m 520Mi · Resizing · 0/1 changing")
+	rule("An old pod of a rollout bounds nothing", given(both(lowered, b), rises, most, rollingOut, recommends(wants("a", 171, 0), wants("b", 600, 0)), func(w *world) {
+		w.situation.Pods = append(w.situation.Pods, ofOldTemplate(pod("web-2", lowered, b, sized("proxy", amounts(10, 20), amounts(20, 60)))))
+	}), "decides b - 400Mi (LowerBound) · resizes web-1 to b 100m 400Mi of 200m 400Mi · Resizing · 0/2 changing")
 	rule("In a rollout", given(rollout, both(a, b), rises, most, recommends(wants("a", 513, 513), wants("b", 300, 0))), "decides a - 266Mi (OOMKill) · holds a - 200Mi of - 300Mi cpu=false memory=true · RollingOut · 0/1 changing")
 }
 

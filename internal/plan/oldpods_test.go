@@ -154,12 +154,24 @@ func TestOldPodsGiveARolloutTheRoomOfAQuota(t *testing.T) {
 		return recommends(rec)
 	}
 	justResized := func(w *world) { w.situation.Pods[0].Resized = noon.Add(-30 * time.Second) }
+	ofLimits := func(w *world) { w.situation.Quotas[0].Key = "limits.memory" }
+	withLog := func(w *world) {
+		template(small(), container("log"))(w)
+		w.situation.Pods[0].Containers = append(w.situation.Pods[0].Containers, sized("log", amounts(200, 256), amounts(400, 512)))
+		w.situation.Pods[0].Actual["log"] = w.situation.Pods[0].Containers[1].Resources
+		w.policy.Containers["log"], w.situation.Decision.Requests["log"] = w.policy.Containers["app"], w.situation.Decision.Requests["app"]
+		w.situation.Recommendations = append(w.situation.Recommendations, w.situation.Recommendations[0])
+		w.situation.Recommendations[1].Name = "log"
+	}
 	for name, tc := range map[string]struct {
 		given []func(*world)
 		want  string // the resize, if any
 	}{
 		"as much as it lacks":                    {[]func(*world){lacksQuota(512), lower(100, 100)}, "web-1 to app 200m 216Mi of 400m 432Mi"},
 		"as much as usage allows":                {[]func(*world){lacksQuota(512), lower(100, 240)}, "web-1 to app 200m 240Mi of 400m 480Mi"},
+		"as much as the template asks for":       {[]func(*world){lacksQuota(512), lower(100, 100), template(sized("app", amounts(100, 240), amounts(200, 480)))}, "web-1 to app 200m 240Mi of 400m 480Mi"},
+		"as much as it lacks, of two containers": {[]func(*world){lacksQuota(400), lower(100, 100), withLog}, "web-1 to app 200m 200Mi of 400m 400Mi; log 200m 256Mi of 400m 512Mi"},
+		"nothing for a quota of limits":          {[]func(*world){lacksQuota(512), lower(100, 100), ofLimits}, ""},
 		"nothing below an OOM kill":              {[]func(*world){lacksQuota(512), lower(100, 100), killedAt(256)}, ""},
 		"nothing if the quota has room":          {[]func(*world){lacksQuota(400), lower(100, 100)}, ""},
 		"nothing while the quota may not notice": {[]func(*world){lacksQuota(512), lower(100, 100), justResized}, ""},

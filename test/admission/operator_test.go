@@ -86,6 +86,16 @@ func TestTheOperatorChangesNothingOfAPodButSizes(t *testing.T) {
 	free := slices.Concat(sizesUnder(".spec.containers"), podLevel, written, []string{".status"})
 	everyField[corev1.Pod](t, p, r, free)
 	everyNewField[corev1.Pod](t, p, r, ".metadata.managedFields", ".status")
+	whole := filled[corev1.Pod](t)
+	whole.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}
+	without := whole.DeepCopy()
+	without.Spec.Resources = nil
+	for name, r := range map[string]request{"added": {before: without, after: whole}, "removed": {before: whole, after: without}} {
+		r.resource, r.subresource = "pods", "resize"
+		if _, refuses := p.asks(t, r); len(refuses) == 0 {
+			t.Errorf("pod-level resources are %s", name)
+		}
+	}
 
 	sidecar := filled[corev1.Pod](t)
 	sidecar.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
@@ -452,6 +462,11 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 		d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Image = ptr.To[int32](3), "example.com/other:1"
 		return d
 	}
+	ownedToo := func(name string) *appsv1.Deployment {
+		d := controlled()
+		d.OwnerReferences = append(d.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: "7"})
+		return d
+	}
 	for name, c := range map[string]struct {
 		before, after *appsv1.Deployment
 		subresource   string
@@ -477,6 +492,8 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 		"but not one of an API group with the same prefix":   {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "autoscaling.verticalscaler.io.example.com/v1" })},
 		"but not one of a version that is not served":        {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "autoscaling.verticalscaler.io/v9" })},
 		"but not one of another kind":                        {after: controlled(func(o *metav1.OwnerReference) { o.Kind = "VerticalScaler" })},
+		"changing one with another owner":                    {before: ownedToo("a"), after: replaced(ownedToo("a")), passes: true},
+		"but not changing that owner":                        {before: ownedToo("a"), after: ownedToo("b")},
 		"but not scaling one":                                {before: controlled(), after: controlled(), subresource: "scale"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -383,6 +383,8 @@ func TestStolenTokenCreatesNothingWithoutAScaledDeployment(t *testing.T) {
 		"changed before it is replaced":      {before: answering(owner), after: answering(owner), owner: named},
 		"with a container of another writer": {before: with(extra), after: with(extra), owner: owner},
 		"with a container of its own":        {before: answering(owner), after: with(extra), owner: owner, message: "changes a container"},
+		"with a port of another writer":      {before: with(nodePort), after: with(nodePort), owner: owner},
+		"with a port of its own":             {before: answering(owner), after: with(nodePort), owner: owner, message: "a port of a container"},
 		"with more pods":                     {after: with(scaledTo(7)), owner: owner, message: "the number of pods"},
 		"with more pods later":               {before: answering(owner), after: with(scaledTo(7)), owner: owner, message: "the number of pods"},
 		"with no pods later":                 {before: answering(owner), after: with(scaledTo(0)), owner: owner, message: "the number of pods"},
@@ -409,6 +411,12 @@ func TestStolenTokenCreatesNothingWithoutAScaledDeployment(t *testing.T) {
 // scaledTo sets the number of pods. The ScaledDeployments of these tests ask for one.
 func scaledTo(replicas int32) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { d.Spec.Replicas = &replicas }
+}
+
+// nodePort adds a port of the node that no ScaledDeployment asks for.
+func nodePort(d *appsv1.Deployment) {
+	app := &d.Spec.Template.Spec.Containers[0]
+	app.Ports = append(app.Ports, corev1.ContainerPort{ContainerPort: 9090, HostPort: 9090})
 }
 
 // extra adds a container that no ScaledDeployment asks for.

@@ -130,6 +130,9 @@ func TestMissingPoliciesAreReportedOnce(t *testing.T) {
 		if diff := cmp.Diff([]string{without("operator-objects, operator-deployments"), installed}, w.conditions); diff != "" {
 			t.Errorf("conditions (-want +got):\n%s", diff)
 		}
+		if diff := cmp.Diff(map[string]float64{"operator-deployments": 0}, measured(t)); diff != "" {
+			t.Errorf("metrics without an answer (-want +got):\n%s", diff)
+		}
 	})
 	t.Run("a condition that was not written is written later", func(t *testing.T) {
 		w := &fakeAPI{fails: errors.New("no")}

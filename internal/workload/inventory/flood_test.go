@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -268,6 +270,11 @@ func TestLargeDeploymentsOfANamespaceShareABound(t *testing.T) {
 	if size := large("tenant", 1).size(); fits*size > mostOfNamespace || fits*size < mostOfNamespace/2 {
 		t.Errorf("%d Deployments of %d bytes are kept", fits, size)
 	}
+	for i := range 1_000 {
+		if !r.holds(newDeploymentRecord(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: fmt.Sprintf("small-%d", i), UID: types.UID(fmt.Sprintf("small-%d", i))}})) {
+			t.Fatalf("large Deployments leave no room for small one %d", i)
+		}
+	}
 	again, other := large("tenant", 4_999), large("shop", 1)
 	if r.holds(again) || !r.holds(other) || !r.holds(large("tenant", 1)) {
 		t.Error("the bound is not that of one namespace, or one that is kept already is not kept again")
@@ -279,4 +286,20 @@ func TestLargeDeploymentsOfANamespaceShareABound(t *testing.T) {
 	if again.strip(); again.size() > mostOrdinary || !again.seen.TooLarge || again.seen.Labels != nil {
 		t.Errorf("without room, %d bytes are kept of %+v", again.size(), again.seen)
 	}
+}
+
+// After a watch that was away, a Deployment that was created again with its name is a change of the former one.
+func TestADeploymentThatIsCreatedAgainCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d := newServer(t), webDeployment()
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: strings.Repeat("c", mostOrdinary)}}
+		s.put("Deployment", d.DeepCopy())
+		c := s.start()
+		d.UID = "again"
+		s.watches["Deployment"].Action(watch.Modified, s.put("Deployment", d).Object)
+		synctest.Wait()
+		if taken := c.Deployments.large.taken[d.Namespace]; len(taken) != 1 || taken[d.UID] <= mostOrdinary {
+			t.Errorf("the namespace has %v bytes of large Deployments", taken)
+		}
+	})
 }
