@@ -37,7 +37,7 @@ func reconciled(vs *v1beta1.VerticalScaler, p *scope) *v1beta1.VerticalScaler {
 // kstatusFile has the conditions of this test, and what they must mean to Flux. The module test/libraries asks Flux's library.
 const kstatusFile = "kstatus.txt"
 
-// What conditions mean to kstatus, which Flux uses.
+// The meanings of conditions for kstatus, which Flux uses.
 const (
 	isCurrent    = "Current"
 	isInProgress = "InProgress"

@@ -17,7 +17,7 @@ import (
 var ErrNothingToPatch = errors.New("there is no recommendation yet")
 
 // Patch is a strategic merge patch of the Deployment: the decided requests in its pod template, or else the recommended ones. A
-// limit follows only if it is below its request, or if the pods shall be Guaranteed.
+// limit follows only if it is below its request, or for Guaranteed pods.
 func (x Explanation) Patch(isGuaranteed bool) (string, error) {
 	lists := map[string][]any{}
 	for _, c := range x.Containers {

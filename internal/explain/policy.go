@@ -199,7 +199,7 @@ type Origin struct {
 	// or if unknown.
 	Promoted *metav1.Time `json:"promoted,omitempty"`
 	Harmed   *metav1.Time `json:"harmed,omitempty"`
-	// Harm is what it did, such as "app was OOM-killed at 200Mi, lowered from 512Mi"; empty without harm.
+	// Harm tells the harm, such as "app was OOM-killed at 200Mi, lowered from 512Mi"; empty without harm.
 	Harm string `json:"harm,omitempty"`
 	// Message is the message of the condition ReadyForPromotion.
 	Message string `json:"message,omitempty"`
@@ -244,7 +244,7 @@ func OriginOf(s *v1beta1.VerticalScaler) *Origin {
 	return out
 }
 
-// harmOf is what a promoted scaler did to its workload, as far as its status still tells.
+// harmOf describes the harm of a promoted scaler, as far as its status still tells.
 func harmOf(s *v1beta1.VerticalScaler) string {
 	at := fleet.HarmedAt(s)
 	if at.IsZero() {

@@ -18,16 +18,16 @@ import (
 // historyLength is the largest number of entries in the history of a status.
 const historyLength = 10
 
-// Harm is what a promoted scaler did to its workload.
+// Harm is the harm of a promoted scaler to its workload.
 type Harm struct {
 	At time.Time
-	// What is a sentence without an end, such as "app was OOM-killed at 200Mi, lowered from 512Mi".
+	// What describes it in words, such as "app was OOM-killed at 200Mi, lowered from 512Mi".
 	What string
 }
 
-// HarmOf is the first harm of a scaler after its promotion and before its verification ends: it reverted a change, or answered
-// an OOM kill of a container that had less memory than before its first change. ok is false without harm. An OOM kill at that
-// size, or after a raise, has another cause. If the history does not tell what a container had first, the OOM kill counts.
+// HarmOf is the first harm of a scaler after its promotion and before its verification ends; ok is false without harm. The
+// scaler reverted a change, or answered an OOM kill of a container that had less memory than before its first change. An OOM
+// kill at that size, or after a raise, has another cause. If the history does not tell the first size, the OOM kill counts.
 func HarmOf(status *v1beta1.VerticalScalerStatus, promoted time.Time, verification time.Duration) (first Harm, ok bool) {
 	if status == nil || promoted.IsZero() {
 		return Harm{}, false
@@ -57,7 +57,7 @@ func HarmOf(status *v1beta1.VerticalScalerStatus, promoted time.Time, verificati
 	return first, ok
 }
 
-// memory is what containers had before their first change, by name.
+// memory has the memory of containers before their first change, by name.
 type memory map[string]string
 
 // note adds the containers in the message of a decision. lowered names one that had less before the decision than before its

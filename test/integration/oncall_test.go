@@ -24,7 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
-// Whoever is on call knows the name of a pod that was OOM-killed. One command answers why it has this size, who changed it and
+// A person on call knows the name of a pod that was OOM-killed. One command answers why it has this size, who changed it and
 // when, whether that caused the kill, what the scaler does, and whether the operator is alive. It prints the two further commands:
 // the stop for this workload, and the way back. Another one stops all of them.
 func TestOnCallFromTheNameOfAPod(t *testing.T) {
@@ -59,7 +59,7 @@ func TestOnCallFromTheNameOfAPod(t *testing.T) {
 	killed := pod(t, namespace)
 	killed.Status.ContainerStatuses[0].RestartCount = 1
 	killed.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
-		ExitCode: 137, Reason: "OOMKilled", StartedAt: metav1.NewTime(time.Now().Add(-time.Minute)), FinishedAt: metav1.NewTime(time.Now().Add(2 * time.Second)), // not in the second of the resize
+		ExitCode: 137, Reason: "OOMKilled", StartedAt: metav1.NewTime(time.Now().Add(-time.Minute)), FinishedAt: metav1.NewTime(time.Now().Add(time.Minute)), // surely after the resize
 	}
 	must.Succeed(t, env.Client.Status().Update(t.Context(), killed))
 
@@ -87,7 +87,7 @@ func TestOnCallFromTheNameOfAPod(t *testing.T) {
 	answers("oncall-rolled-back.txt", v1beta1.ReasonApplied)
 }
 
-// runTimes are what differs between runs.
+// runTimes differ between runs.
 var runTimes = regexp.MustCompile(`(\d+(\.\d+)?(d|h|m|s|ms))+ ago|for (\d+(d|h|m|s))+|\d{4}-\d\d-\d\dT[\d:.]+Z|at least (\d+(d|h|m|s))+`)
 
 // padding aligns them.

@@ -81,9 +81,9 @@ type Options struct {
 // until the context ends.
 //
 // The operator skips a namespace that it cannot read, because the namespace does not exist
-// or because rights are missing, and looks for them after 15 s, and then less often. A cache cannot be
-// extended to another namespace, so the operator then restarts the manager in the same
-// process.
+// or because rights are missing. It looks for them after 15 s, and then less often. A cache
+// cannot be extended to another namespace, so the operator then restarts the manager in the
+// same process.
 func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Operator, o Options, namespaces ...string) error {
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.Wrap(withDeadline)

@@ -59,7 +59,7 @@ type Conflicts struct {
 }
 
 // Delay is the time until the next reconcile after a conflict. It is 50 ms after the first in a
-// row, and twice as long after each further one, up to a minute: a watch that sends nothing may stay silent for minutes.
+// row, and twice as long after each further one, up to a minute. A watch may be silent for minutes.
 func (c *Conflicts) Delay(object types.NamespacedName) time.Duration { return c.limiter().When(object) }
 
 // Forget ends the row of conflicts of an object.

@@ -101,7 +101,9 @@ func (e *evaluation) wasKilled(container string) bool {
 	return slices.ContainsFunc(e.Pods, func(pod workload.Pod) bool {
 		has := pod.Applied(container)
 		size := cmp.Or(has.Limits.MemoryBytes, has.Requests.MemoryBytes)
-		return slices.ContainsFunc(pod.Kills, func(kill workload.OOMKill) bool { return kill.Container == container && kill.HitBytes >= size })
+		return slices.ContainsFunc(pod.Kills, func(kill workload.OOMKill) bool {
+			return kill.Container == container && kill.HitBytes >= size && kill.At.After(pod.Resized.Add(model.KillSkew))
+		})
 	})
 }
 

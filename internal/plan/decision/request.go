@@ -211,9 +211,10 @@ func differs(current, target int64, tolerance float64) bool {
 
 // currentRequest is the current request: as decided, or else the largest among the running pods (a lost status must not make a
 // resized pod look small), or else the template's. Of memory, it is the smallest that is enough for the template, usage and OOM
-// kills: one pod that was raised alone does not raise the others, and keeps its own. isUnsettled reports whether no decision has it, although one is needed. After
-// a lost status, that is so if the pods disagree or a kubelet has not applied it. It is also so if nothing is decided and new
-// pods would not get the size of resized pods. Startup boosts need a decision, too: to start from and to return to.
+// kills. One pod that was raised alone does not raise the others, and keeps its own.
+//
+// isUnsettled reports whether no decision has it, although one is needed. After a lost status, that is so if the pods disagree
+// or a kubelet has not applied it. It is also so if nothing is decided and new pods would not get the size of resized pods. Startup boosts need a decision, too: to start from and to return to.
 func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool) {
 	c, r := q.container, q.Resource
 	if q.decided > 0 {

@@ -127,12 +127,8 @@ func (p Pod) size(of *Change) (dropped model.Obstacles) {
 	return dropped
 }
 
-const (
-	// fewPods is the largest number of pods without an outlier.
-	fewPods = 2
-	// killSkew is how far the clock of a node, which says when a container was killed, may be behind ours.
-	killSkew = 30 * time.Second
-)
+// fewPods is the largest number of pods without an outlier.
+const fewPods = 2
 
 // memoryOf is the memory of a container: the decided request, and more if one pod of many was OOM-killed with
 // that, as far as any could be raised. The next decision ends that, unless memory is raise-only.
@@ -148,9 +144,9 @@ func (p Pod) memoryOf(of *Change) int64 {
 	}
 	wanted := int64(0)
 	for _, kill := range p.Kills {
-		switch isOld := kill.At.Before(p.Decision.Time.Add(-killSkew)); {
+		switch isOld := kill.At.Before(p.Decision.Time.Add(-model.KillSkew)); {
 		case kill.Container != of.Has.Name, isOld && !p.Policy.IsRaiseOnly(model.Memory):
-		case !isOld && kill.HitBytes >= decided && kill.At.After(p.Resized.Add(killSkew)):
+		case !isOld && kill.HitBytes >= decided && kill.At.After(p.Resized.Add(model.KillSkew)):
 			wanted = max(wanted, doubled(has, most))
 		default:
 			wanted = max(wanted, min(has, most))

@@ -217,6 +217,9 @@ func (s Situation) WaitsForUsage() Obstacle {
 	return Wait(v1beta1.ReasonMetricsIncomplete, "waits until all running pods report usage (%s)", s.MissingUsage)
 }
 
+// KillSkew is the largest difference between the clock of a node, which says when a container was killed, and the API server's.
+const KillSkew = 30 * time.Second
+
 // IsAlive reports whether the pod runs and is not about to end.
 func IsAlive(p workload.Pod) bool { return p.Running && !p.Terminating }
 
