@@ -251,7 +251,7 @@ func harmOf(s *v1beta1.VerticalScaler) string {
 		return ""
 	}
 	if harm, ok := fleet.HarmOf(&s.Status, fleet.PromotedAt(s), at.Sub(fleet.PromotedAt(s))+time.Second); ok && harm.At.Sub(at).Abs() < time.Second {
-		return harm.What
+		return harm.Words
 	}
 	return "a change was reverted, or a container was OOM-killed with less memory than before its first change"
 }

@@ -21,8 +21,8 @@ const historyLength = 10
 // Harm is the harm of a promoted scaler to its workload.
 type Harm struct {
 	At time.Time
-	// What describes it in words, such as "app was OOM-killed at 200Mi, lowered from 512Mi".
-	What string
+	// Words describe it, such as "app was OOM-killed at 200Mi, lowered from 512Mi".
+	Words string
 }
 
 // HarmOf is the first harm of a scaler after its promotion and before its verification ends; ok is false without harm. The

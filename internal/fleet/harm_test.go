@@ -123,8 +123,8 @@ func TestHarmIsNamed(t *testing.T) {
 		"a container was OOM-killed":                      withHistory(entry(2*time.Hour, "OOMKill"), lowered),
 		"a change of app cpu was reverted":                reverted,
 	} {
-		if harm, _ := HarmOf(&status, promotedAtNoon, 24*time.Hour); harm.What != want {
-			t.Errorf("%q, want %q", harm.What, want)
+		if harm, _ := HarmOf(&status, promotedAtNoon, 24*time.Hour); harm.Words != want {
+			t.Errorf("%q, want %q", harm.Words, want)
 		}
 	}
 }
