@@ -120,6 +120,8 @@ type outage struct {
 	mu    sync.Mutex
 	open  []io.Closer
 	ended chan struct{} // closed while the watches work
+	// broken and held are numbers of watches: those that begin has ended, and those that wait for the end.
+	broken, held int
 	// oldest is the oldest version from which the API server can still tell what has changed.
 	oldest int64
 }
@@ -146,6 +148,20 @@ func (o *outage) begin(t *testing.T) {
 	for _, watch := range o.open {
 		_ = watch.Close()
 	}
+	o.open, o.broken = nil, len(o.open)
+}
+
+// isComplete waits until all ended watches wait for the end of the outage, and have freed their buffers.
+func (o *outage) isComplete(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, busy, func() string {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.held < o.broken {
+			return fmt.Sprintf("%d of %d watches wait", o.held, o.broken)
+		}
+		return ""
+	})
 }
 
 // end lets watches work again. They begin with a list, because the API server does not know what has happened before.
@@ -168,12 +184,20 @@ func (o *outage) lock(ctx context.Context) error {
 		case <-ended:
 			return nil
 		default:
+			o.held++
 			o.mu.Unlock()
 		}
+		var err error
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			err = ctx.Err()
 		case <-ended:
+		}
+		o.mu.Lock()
+		o.held--
+		o.mu.Unlock()
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -274,8 +274,8 @@ func pend(pod *corev1.Pod, reason string, now metav1.Time) {
 	setCondition(pod, corev1.PodResizePending, reason, "the node has no room, says the script", now)
 }
 
-// oomKill records an OOM kill of a container that has restarted since.
-func oomKill(pod *corev1.Pod, container string, now metav1.Time) {
+// OOMKill records an OOM kill of a container that has restarted since.
+func OOMKill(pod *corev1.Pod, container string, now metav1.Time) {
 	s := statusOf(pod, container)
 	s.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: 137, Reason: "OOMKilled", StartedAt: s.State.Running.StartedAt, FinishedAt: now, ContainerID: s.ContainerID,

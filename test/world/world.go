@@ -316,7 +316,7 @@ func (w *World) Kill(pod *corev1.Pod, container string) {
 	w.Helper()
 	current := &corev1.Pod{}
 	must.Succeed(w, w.Client.Get(w.ctx, client.ObjectKeyFromObject(pod), current))
-	oomKill(current, container, w.Kubelet.now(current))
+	OOMKill(current, container, w.Kubelet.now(current))
 	must.Succeed(w, w.wrote(current, w.Client.Status().Update(w.ctx, current, client.FieldOwner("kubelet"))))
 }
 
