@@ -36,10 +36,10 @@ import (
 const (
 	// floodOfKind is the number of large objects of each kind. Each has about 1.2 MiB, so those of one kind exceed mostKept.
 	floodOfKind = 8
-	// mostKept is how much of all objects an operator may keep, and mostLive is that with the buffers of the watches: each is as large
-	// as the largest object of its kind.
+	// mostKept limits the heap that an operator keeps of all objects. mostLive includes the buffers of the watches: each is as large as
+	// the largest object of its kind.
 	mostKept, mostLive = 8 << 20, 64 << 20
-	// mostRounds is how many rounds of changes may pass until an OOM kill is answered. The rounds are the clock of the test: on a slow
+	// mostRounds is the number of rounds of changes until an OOM kill is answered. The rounds are the clock of the test: on a slow
 	// machine, they are slow as well.
 	mostRounds = 8
 )
