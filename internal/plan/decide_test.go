@@ -158,10 +158,6 @@ func TestWhatIsDecided(t *testing.T) {
 	rule("A lost status does not leave a new pod small beside resized ones",
 		given(pods(pod("web-1", large()), pod("web-2", small())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
 		"decides app 200m 256Mi (Adopted) · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 1/2 changing")
-	rule("A lost status does not raise all pods to one that was raised alone, and lowers none",
-		given(pods(pod("web-1", large()), pod("web-2", sized("app", amounts(200, 1024), amounts(400, 2048))), pod("web-3", small())),
-			recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
-		"decides app 200m 256Mi (Adopted) · resizes web-3 to app 200m 256Mi of 400m 512Mi · Resizing · 2/3 changing")
 	rule("A lost status does not make a resize that was asked for look applied",
 		given(pods(askedFor(large(), refusedByNode), pod("web-2", small())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
 		"decides app 200m 256Mi (Adopted) · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")

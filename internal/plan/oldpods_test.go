@@ -62,7 +62,7 @@ func TestOldPodsWhileARolloutIsPausedOrStuck(t *testing.T) {
 		"keeps app 200m 256Mi · Infeasible: pod web-2: no room. The fallback is Wait: these pods stay unchanged · 1/2 stalled")
 	rule("A lost status makes no old pod small",
 		given(pausedRollout, pods(pod("web-1", small()), ofOldTemplate(pod("web-2", large()))), recommends(rec(amounts(100, 128), amounts(80, 100), amounts(300, 384)))),
-		"decides app 200m 128Mi (Adopted) · resizes web-1 to app 200m 128Mi of 400m 256Mi · Resizing · 1/2 changing")
+		"decides app 200m 256Mi (Adopted) · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 1/2 changing")
 }
 
 func TestOldPodsOfAProgressingRollout(t *testing.T) {

@@ -210,18 +210,15 @@ func differs(current, target int64, tolerance float64) bool {
 }
 
 // currentRequest is the current request: as decided, or else the largest among the running pods (a lost status must not make a
-// resized pod look small), or else the template's. Of memory, it is the smallest that is enough for the template, usage and OOM
-// kills. One pod that was raised alone does not raise the others, and keeps its own.
-//
-// isUnsettled reports whether no decision has it, although one is needed. After a lost status, that is so if the pods disagree
-// or a kubelet has not applied it. It is also so if nothing is decided and new pods would not get the size of resized pods. Startup boosts need a decision, too: to start from and to return to.
+// resized pod look small), or else the template's. isUnsettled reports whether no decision has it, although one is needed. After
+// a lost status, that is so if the pods disagree or a kubelet has not applied it. It is also so if nothing is decided and new
+// pods would not get the size of resized pods. Startup boosts need a decision, too: to start from and to return to.
 func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool) {
 	c, r := q.container, q.Resource
 	if q.decided > 0 {
 		return q.decided, false
 	}
-	least, enough := model.Any, model.Any
-	needs := max(q.Template, r.Of(c.Recommendation.Target), q.oomFloor())
+	least := model.Any
 	var resized time.Time // the last pod of the current template
 	for _, running := range c.Running {
 		declared, applied := r.Request(running.Resources), r.Request(running.Resources)
@@ -229,9 +226,6 @@ func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool)
 			applied = running.Granted(r)
 		}
 		current, least = max(current, declared), min(least, applied)
-		if r.IsMemory() && declared >= needs {
-			enough = min(enough, declared)
-		}
 		if running.Pod.Current {
 			resized = model.Latest(resized, running.Pod.Resized)
 		}
@@ -240,7 +234,7 @@ func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool)
 	case current == 0:
 		return r.Request(c.Resources), false
 	case least != current:
-		return min(current, enough), true
+		return current, true
 	case e.policy.InPlace() && r.Boost(c.Policy) != nil:
 		return current, true
 	case e.Decision != nil, !e.policy.SizesNewPods, resized.IsZero():

@@ -103,13 +103,9 @@ func (p Pod) Decided() (sizes Changes, dropped model.Obstacles) {
 
 func (p Pod) size(of *Change) (dropped model.Obstacles) {
 	c, requests := of.Has, of.Goal.Requests
-	if memory := &requests.MemoryBytes; *memory > 0 && p.Decision.HasReason(model.DecidedAdopted) { // lowers no pod
-		*memory = max(*memory, of.Goal.Of(model.Memory).Allowed.Fit(c.Requests.MemoryBytes))
-	}
-	common := requests.MemoryBytes
-	requests.MemoryBytes = max(common, p.memoryOf(of))
+	requests.MemoryBytes = p.memoryOf(of)
 	of.Size = of.Goal.Resize(c.Resources, requests)
-	if requests.MemoryBytes > common {
+	if requests.MemoryBytes > of.Goal.Requests.MemoryBytes {
 		dropped = append(dropped, model.Wait(v1beta1.ReasonOutlierPod,
 			"container %s was OOM-killed at a size that is enough for the other pods, and has more memory than they", c.Name))
 		if of.Size.Requests.MemoryBytes == c.Requests.MemoryBytes && of.Size.Limits.MemoryBytes == c.Limits.MemoryBytes-1 {
