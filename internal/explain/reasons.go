@@ -201,5 +201,5 @@ var Causes = []Cause{
 	{model.DecidedLowerBound, "a request was below the lower bound: usage asks for more now"},
 	{model.DecidedScaleUp, "a request was below its target"},
 	{model.DecidedScaleDown, "a request was above its upper bound"},
-	{model.DecidedAdopted, "no decision was recorded, and pods, or new ones, did not have what others were resized to; each pod keeps its memory"},
+	{model.DecidedAdopted, "no decision was recorded, and pods, or new ones, did not have what others were resized to, so the largest request was kept"},
 }
