@@ -283,12 +283,8 @@ func (s Scope) log(to logr.Logger) {
 	}
 }
 
-// The first check for missing rights comes soon after the start. Each further one waits twice as long, up to the longest time:
-// rights are granted with the installation, or not for months.
-const (
-	firstAccessCheck   = 15 * time.Second
-	longestAccessCheck = 10 * time.Minute
-)
+// accessCheckInterval is the time between two checks for missing rights. Users who grant one wait for that.
+const accessCheckInterval = 15 * time.Second
 
 // addAccessChecker adds the check for more rights, if some are missing.
 func (a *assembly) addAccessChecker(context.Context) error {
@@ -312,7 +308,7 @@ func (a *assembly) hasPolicies(ctx context.Context) bool {
 	})
 }
 
-// accessChecker checks from time to time whether the operator has been granted more rights.
+// accessChecker periodically checks whether the operator has been granted more rights.
 type accessChecker struct {
 	check       accessCheck
 	scope       Scope
@@ -326,7 +322,7 @@ func (*accessChecker) NeedLeaderElection() bool { return false }
 
 // Start checks until the context ends.
 func (w *accessChecker) Start(ctx context.Context) error {
-	repeat(ctx, w.clock, firstAccessCheck, longestAccessCheck, func() bool {
+	every(ctx, w.clock, accessCheckInterval, func() bool {
 		improved, err := w.improved(ctx)
 		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Checking the operator's rights failed")

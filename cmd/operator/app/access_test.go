@@ -149,11 +149,11 @@ func TestMoreRightsRestartTheManager(t *testing.T) {
 	for !fakeClock.HasWaiters() && ctx.Err() == nil {
 		runtime.Gosched() // the fake clock does not signal that a ticker waits for it
 	}
-	fakeClock.Step(firstAccessCheck)
+	fakeClock.Step(accessCheckInterval)
 	<-asked // and still without the right
 	delete(rights, "bank")
 	for !isClosed(given) && ctx.Err() == nil {
-		fakeClock.Step(longestAccessCheck)
+		fakeClock.Step(accessCheckInterval)
 	}
 	if err := <-done; err != nil || ctx.Err() != nil {
 		t.Errorf("Start() = %v, %v; want it to end once the right is granted", err, ctx.Err())

@@ -58,7 +58,7 @@ func (p *process) waitForAPIServer(ctx context.Context, restConfig *rest.Config,
 	log.FromContext(ctx).Info("Waiting for the API server", "cause", cause.Error())
 	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		defer stop()
-		repeat(ctx, p.clock, apiServerInterval, apiServerInterval, func() bool {
+		every(ctx, p.clock, apiServerInterval, func() bool {
 			_, err := p.check(ctx, metav1.NamespaceAll, rightsFor[Watching][0])
 			return !isUnanswered(err)
 		})
@@ -70,16 +70,15 @@ func (p *process) waitForAPIServer(ctx context.Context, restConfig *rest.Config,
 	return mgr.Start(ctx)
 }
 
-// repeat calls a function until it returns true or the context ends: after a time, and then after twice the time, up to the
-// longest.
-func repeat(ctx context.Context, c clock.Clock, after, longest time.Duration, done func() bool) {
-	for ; ; after = min(2*after, longest) {
-		timer := c.NewTimer(after)
+// every calls a function at each interval until it returns true or the context ends.
+func every(ctx context.Context, c clock.WithTicker, interval time.Duration, done func() bool) {
+	ticker := c.NewTicker(interval)
+	defer ticker.Stop()
+	for {
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C():
+		case <-ticker.C():
 		}
 		if done() {
 			return
