@@ -34,7 +34,7 @@ type metricsCertificate struct {
 	// cert and key are the files' contents from which found was made.
 	cert, key         []byte
 	found, selfSigned *tls.Certificate
-	// reported is the certificate of the files whose expiry the log has told.
+	// reported is the expired certificate that was logged.
 	reported *tls.Certificate
 }
 

@@ -185,7 +185,7 @@ func TestTheCheckIsRepeatedUntilTheOperatorStops(t *testing.T) {
 			t.Errorf("without policies, %d requests; conditions: %q", rounds, w.conditions)
 		}
 		answer = apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("ValidatingAdmissionPolicy operator-objects, operator-deployments (policies v0.2.0)"))
-		time.Sleep(interval + 2*rarely)
+		time.Sleep(interval + 2*rarely) // of the bubble
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
