@@ -7,8 +7,10 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -210,7 +212,7 @@ func differs(current, target int64, tolerance float64) bool {
 }
 
 // currentRequest is the current request: as decided, or else the largest among the running pods (a lost status must not make a
-// resized pod look small), or else the template's. isUnsettled reports whether no decision has it, although one is needed. After
+// resized pod look small), but for memory that one pod of many was raised to alone, or else the template's. isUnsettled reports whether no decision has it, although one is needed. After
 // a lost status, that is so if the pods disagree or a kubelet has not applied it. It is also so if nothing is decided and new
 // pods would not get the size of resized pods. Startup boosts need a decision, too: to start from and to return to.
 func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool) {
@@ -219,20 +221,27 @@ func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool)
 		return q.decided, false
 	}
 	least := model.Any
+	var declaredByPods []int64
 	var resized time.Time // the last pod of the current template
 	for _, running := range c.Running {
 		declared, applied := r.Request(running.Resources), r.Request(running.Resources)
 		if model.WasResized(*running.Pod) { // before a resize, kubelets may report other amounts
 			applied = running.Granted(r)
 		}
-		current, least = max(current, declared), min(least, applied)
+		declaredByPods, least = append(declaredByPods, declared), min(least, applied)
 		if running.Pod.Current {
 			resized = model.Latest(resized, running.Pod.Resized)
 		}
 	}
+	slices.Sort(declaredByPods)
+	if n := len(declaredByPods); n > 0 {
+		current = declaredByPods[n-1]
+	}
 	switch {
 	case current == 0:
 		return r.Request(c.Resources), false
+	case least != current && r.IsMemory():
+		return withoutOutliers(declaredByPods, max(q.Template, r.Of(c.Recommendation.Target), q.oomFloor())), true
 	case least != current:
 		return current, true
 	case e.policy.InPlace() && r.Boost(c.Policy) != nil:
@@ -241,4 +250,15 @@ func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool)
 		return current, false
 	}
 	return current, current != q.Template
+}
+
+// withoutOutliers is the largest of sorted requests that two pods have, if more than two run, and it is enough; else the largest.
+func withoutOutliers(sorted []int64, enough int64) int64 {
+	last := len(sorted) - 1
+	for i := last; i > 0 && last >= goal.FewPods; i-- {
+		if sorted[i] == sorted[i-1] && sorted[i] >= enough {
+			return sorted[i]
+		}
+	}
+	return sorted[last]
 }

@@ -104,10 +104,13 @@ func (p Pod) Decided() (sizes Changes, dropped model.Obstacles) {
 func (p Pod) size(of *Change) (dropped model.Obstacles) {
 	c, requests := of.Has, of.Goal.Requests
 	requests.MemoryBytes = p.memoryOf(of)
+	why := "container %s was OOM-killed at a size that is enough for the other pods, and has more memory than they"
+	if kept := p.adopted(of); kept > requests.MemoryBytes {
+		requests.MemoryBytes, why = kept, "container %s has more memory than the other pods, and keeps it until the next decision"
+	}
 	of.Size = of.Goal.Resize(c.Resources, requests)
 	if requests.MemoryBytes > of.Goal.Requests.MemoryBytes {
-		dropped = append(dropped, model.Wait(v1beta1.ReasonOutlierPod,
-			"container %s was OOM-killed at a size that is enough for the other pods, and has more memory than they", c.Name))
+		dropped = append(dropped, model.Wait(v1beta1.ReasonOutlierPod, why, c.Name))
 		if of.Size.Requests.MemoryBytes == c.Requests.MemoryBytes && of.Size.Limits.MemoryBytes == c.Limits.MemoryBytes-1 {
 			of.Size.Limits.MemoryBytes = c.Limits.MemoryBytes // the smallest amount above the request keeps the QoS class
 		}
@@ -123,8 +126,8 @@ func (p Pod) size(of *Change) (dropped model.Obstacles) {
 	return dropped
 }
 
-// fewPods is the largest number of pods without an outlier.
-const fewPods = 2
+// FewPods is the largest number of pods without an outlier.
+const FewPods = 2
 
 // memoryOf is the memory of a container: the decided request, and more if one pod of many was OOM-killed with
 // that, as far as any could be raised. The next decision ends that, unless memory is raise-only.
@@ -135,7 +138,7 @@ func (p Pod) memoryOf(of *Change) int64 {
 	most := min(of.Goal.Of(model.Memory).MostRaised, model.Memory.Most())
 	_, hasEnded := of.Goal.Recommendation.ClimbEnd()
 	switch {
-	case decided == 0, has < decided, hasEnded != "", p.AlivePods() <= fewPods:
+	case decided == 0, has < decided, hasEnded != "", p.AlivePods() <= FewPods:
 		return decided
 	}
 	wanted := int64(0)
@@ -149,6 +152,14 @@ func (p Pod) memoryOf(of *Change) int64 {
 		}
 	}
 	return max(decided, min(wanted, of.Goal.Of(model.Memory).Allowed.Fit(wanted)))
+}
+
+// adopted is the memory that a container keeps if the decision only adopts what pods have, which lowers none.
+func (p Pod) adopted(of *Change) int64 {
+	if of.Goal.Requests.MemoryBytes == 0 || !p.Decision.HasReason(model.DecidedAdopted) {
+		return 0
+	}
+	return of.Goal.Of(model.Memory).Allowed.Fit(of.Has.Requests.MemoryBytes)
 }
 
 // doubled is twice an amount, or the most if twice that would reach it.
