@@ -29,11 +29,14 @@ const (
 	namespace = "verticalscaler-system"
 )
 
+// ServiceAccount is the name of the operator's ServiceAccount, in each installation.
+const ServiceAccount = "verticalscaler-operator"
+
 // AdmissionPolicyNames are the names of the policies in AdmissionPolicies.
 var AdmissionPolicyNames = []string{
 	"verticalscaler-checkpoints", "verticalscaler-crd-deletion", "verticalscaler-operator-deployments", "verticalscaler-operator-evictions", "verticalscaler-operator-objects",
 	"verticalscaler-operator-owned", "verticalscaler-operator-pods", "verticalscaler-operator-scalers", "verticalscaler-promotions",
-	"verticalscaler-users", "verticalscaler-users-policies", "verticalscaler-warnings", "verticalscaler-warnings-target",
+	"verticalscaler-users", "verticalscaler-users-policies", "verticalscaler-warnings", "verticalscaler-warnings-deletion", "verticalscaler-warnings-target",
 }
 
 // VersionLabel is the label of a policy with the version of its release.

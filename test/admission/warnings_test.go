@@ -278,6 +278,55 @@ func TestEditsWithoutEffectAreWarnedAbout(t *testing.T) {
 	}
 }
 
+// Who deletes a scaler learns that its policy creates it again, or that pods keep their sizes.
+func TestDeletionsAreWarnedAbout(t *testing.T) {
+	t.Parallel()
+	by := compiled(t, "warnings_deletion.yaml")
+	const again, kept = "ScalingPolicy fleet has created this scaler, and creates it again", "Running pods of Deployment web keep their sizes until they are replaced"
+	scaler := func(mode, owner string, isDecided bool) *unstructured.Unstructured {
+		s := writing(t, "verticalscalers", `[]`).(*unstructured.Unstructured)
+		if mode != "" {
+			must.Succeed(t, unstructured.SetNestedField(s.Object, mode, "spec", "updatePolicy", "updateMode"))
+		}
+		if isDecided {
+			must.Succeed(t, unstructured.SetNestedField(s.Object, "ScaleUp", "status", "decision", "reason"))
+		}
+		if owner != "" {
+			s.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: owner, Name: "fleet", Controller: ptr.To(true)}})
+		}
+		return s
+	}
+	detached := scaler("", "ScalingPolicy", true)
+	detached.SetAnnotations(map[string]string{"autoscaling.verticalscaler.io/detached": "true"})
+	const collector, namespaces, mine = "system:serviceaccount:kube-system:generic-garbage-collector", "system:serviceaccount:kube-system:namespace-controller", "someone"
+	for name, c := range map[string]struct {
+		user, want string
+		before     *unstructured.Unstructured
+	}{
+		"of a policy":                          {mine, again, scaler("", "ScalingPolicy", true)},
+		"of a policy, in the mode Recommend":   {mine, again, scaler("Recommend", "ScalingPolicy", false)},
+		"of a policy, detached":                {mine, kept, detached},
+		"of a policy that is being collected":  {collector, "", scaler("", "ScalingPolicy", true)},
+		"of a ScaledDeployment":                {mine, kept, scaler("", "ScaledDeployment", true)},
+		"of a user":                            {mine, kept, scaler("", "", true)},
+		"in the mode Initial":                  {mine, kept, scaler("Initial", "", true)},
+		"in the mode Rollout":                  {mine, "", scaler("Rollout", "", true)},
+		"in the mode Recommend":                {mine, "", scaler("Recommend", "", true)},
+		"without a decision":                   {mine, "", scaler("", "", false)},
+		"in a namespace that is being deleted": {namespaces, "", scaler("", "", true)},
+		"by the operator":                      {operator, "", scaler("", "", true)},
+		"of all, before each":                  {mine, "", nil},
+	} {
+		r := request{user: c.user, resource: "verticalscalers", isDeletion: true}
+		if c.before != nil {
+			r.before = c.before
+		}
+		if got := strings.Join(warned(t, []*policy{by}, r), "; "); !strings.HasPrefix(got, c.want) || (c.want == "") != (got == "") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // The largest specs that the API server accepts are evaluated within its budget.
 func TestTheLargestSpecsAreWarnedAbout(t *testing.T) {
 	t.Parallel()

@@ -406,9 +406,6 @@ func (s *surveyor) deployments(ctx context.Context, averages map[types.Namespace
 	return all, nil
 }
 
-// operatorAccount is the service account of the operator.
-const operatorAccount = "verticalscaler-operator"
-
 // doubts say why the policy may do nothing.
 func (s *surveyor) doubts(ctx context.Context) (out []string) {
 	now := s.cluster.Now()
@@ -439,11 +436,7 @@ func (s *surveyor) isForbidden(ctx context.Context, operatorNamespace string) bo
 		rights = append(rights, authorizationv1.ResourceAttributes{Verb: "list", Version: "v1", Resource: "namespaces"})
 	}
 	for _, right := range rights {
-		review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			ResourceAttributes: &right, User: "system:serviceaccount:" + operatorNamespace + ":" + operatorAccount,
-			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace, "system:authenticated"},
-		}}
-		if err := s.client.Create(ctx, &review); err == nil && !review.Status.Allowed {
+		if may, err := kube.OperatorMay(ctx, s.client, operatorNamespace, right); err == nil && !may {
 			return true
 		}
 	}

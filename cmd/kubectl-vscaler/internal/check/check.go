@@ -162,6 +162,7 @@ func Run(ctx context.Context, cluster *kube.Cluster) (findings []Finding, err er
 	run("VerticalScaler API", p.api)
 	if operator, ok := p.operators.For(namespace); ok {
 		run("Versions", func(context.Context) (checkResult, string, error) { return versions(operator.Version, cli.Version) })
+		run("Rights of the operator", p.rightsOf(operator))
 	}
 	run("Usage (metrics.k8s.io)", p.metrics)
 	run("Admission policies", p.policies)
@@ -318,6 +319,36 @@ func (p *preflight) runs(context.Context) (checkResult, string, error) {
 		return checkFailed, operator.Report(now), nil
 	default:
 		return checkOK, operator.Report(now), nil
+	}
+}
+
+// operatorNeeds are the rights without which an operator recommends or changes nothing.
+var operatorNeeds = []authorizationv1.ResourceAttributes{
+	{Verb: "list", Group: "apps", Resource: "deployments"},
+	{Verb: "list", Resource: "pods"},
+	{Verb: "list", Group: "metrics.k8s.io", Resource: "pods"},
+	{Verb: "update", Group: v1beta1.GroupVersion.Group, Resource: "verticalscalers", Subresource: "status"},
+	{Verb: "patch", Resource: "pods", Subresource: "resize"},
+}
+
+// rightsOf checks the rights of an operator's ServiceAccount in the namespace.
+func (p *preflight) rightsOf(operator explain.Operator) check {
+	return func(ctx context.Context) (checkResult, string, error) {
+		var missing []string
+		for _, need := range operatorNeeds {
+			need.Namespace = p.namespace
+			may, err := kube.OperatorMay(ctx, p.client, operator.Namespace, need)
+			if err != nil {
+				return "", "", err
+			}
+			if !may {
+				missing = append(missing, strings.TrimRight(need.Verb+" "+need.Resource+"/"+need.Subresource, "/")+strings.TrimRight("."+need.Group, "."))
+			}
+		}
+		if len(missing) > 0 {
+			return checkWarned, fmt.Sprintf("the operator in namespace %s may not %s in namespace %s: apply the roles of its installation again", operator.Namespace, strings.Join(missing, ", "), p.namespace), nil
+		}
+		return checkOK, "in namespace " + p.namespace, nil
 	}
 }
 

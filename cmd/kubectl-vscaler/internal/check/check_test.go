@@ -4,18 +4,23 @@
 package check
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
@@ -91,6 +96,32 @@ func TestAllAdmissionPoliciesAreCompared(t *testing.T) {
 		}
 		p := &preflight{client: builder.Build(), namespace: "shop", operators: explain.Operators{{Version: "v0.2.0"}}}
 		if result, message, err := p.policies(t.Context()); result != tc.want || !strings.Contains(message, tc.words) || err != nil {
+			t.Errorf("%s: %s %s, %v", name, result, message, err)
+		}
+	}
+}
+
+// A right that the operator has lost is named before a scaler reports it.
+func TestRightsThatTheOperatorLacksAreNamed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lacks string
+		want  checkResult
+		words string
+	}{
+		"none":     {"", checkOK, "in namespace shop"},
+		"a resize": {"pods/resize", checkWarned, "the operator in namespace ops may not patch pods/resize in namespace shop"},
+		"usage":    {"metrics.k8s.io", checkWarned, "may not list pods.metrics.k8s.io in namespace shop"},
+	} {
+		client := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+				review := object.(*authorizationv1.SubjectAccessReview)
+				asked := review.Spec.ResourceAttributes
+				review.Status.Allowed = !slices.Contains([]string{asked.Group, asked.Resource + "/" + asked.Subresource}, tc.lacks) || tc.lacks == ""
+				return nil
+			},
+		})
+		p := &preflight{client: client, namespace: "shop"}
+		if result, message, err := p.rightsOf(explain.Operator{Namespace: "ops"})(t.Context()); result != tc.want || !strings.Contains(message, tc.words) || err != nil {
 			t.Errorf("%s: %s %s, %v", name, result, message, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -58,7 +59,10 @@ func ExitCode(err error) int {
 	return 1
 }
 
-// withRole adds the role that grants a right on one of our kinds to an error that names the right.
+// refused are the parts of an error of the API server that name a user, a verb and a namespace.
+var refused = regexp.MustCompile(`User "([^"]+)" cannot ([a-z]+) .* in the namespace "([^"]+)"`)
+
+// withRole adds the command that grants a right on one of our kinds to an error that names the right.
 func withRole(err error) error {
 	var answer apierrors.APIStatus
 	if !apierrors.IsForbidden(err) || !errors.As(err, &answer) {
@@ -67,8 +71,17 @@ func withRole(err error) error {
 	if about := answer.Status().Details; about == nil || about.Group != v1beta1.GroupVersion.Group {
 		return err
 	}
-	return fmt.Errorf("%w\nThe built-in roles may lack this right. An administrator can bind the ClusterRole verticalscaler-viewer to read, "+
-		"verticalscaler-editor to write, and verticalscaler-resizer for scalers in the mode InPlace", err)
+	parts := refused.FindStringSubmatch(err.Error())
+	if parts == nil {
+		return fmt.Errorf("%w\nThe built-in roles may lack this right. An administrator can bind the ClusterRole verticalscaler-viewer to read, "+
+			"verticalscaler-editor to write, and verticalscaler-resizer for scalers in the mode InPlace", err)
+	}
+	user, namespace, role := parts[1], parts[3], "verticalscaler-editor"
+	if slices.Contains([]string{"get", "list", "watch"}, parts[2]) {
+		role = "verticalscaler-viewer"
+	}
+	return fmt.Errorf("%w\nThe built-in roles may lack this right. An administrator can grant it:\n"+
+		"kubectl create rolebinding %s -n %s --clusterrole=%s --user=%q", err, role, namespace, role, user)
 }
 
 //go:embed help

@@ -56,16 +56,24 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// A developer with the built-in role edit learns which right is missing, and which role has it.
-func TestAMissingRightNamesTheRole(t *testing.T) {
-	forbidden := func(group, resource string) error {
-		cause := errors.New(`User "dev" cannot create resource "` + resource + `"`)
-		return fmt.Errorf("writing: %w", apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: resource}, "web", cause))
+// A developer with the built-in role edit learns which right is missing, and the command that grants it.
+func TestAMissingRightNamesTheCommand(t *testing.T) {
+	forbidden := func(group, message string) error {
+		return fmt.Errorf("calling: %w", apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: "verticalscalers"}, "web", errors.New(message)))
 	}
-	if got := withRole(forbidden(v1beta1.GroupVersion.Group, "verticalscalers")).Error(); !strings.Contains(got, `cannot create resource "verticalscalers"`) || !strings.Contains(got, "verticalscaler-editor") {
-		t.Error(got)
+	of := func(verb string) string {
+		return `User "dev" cannot ` + verb + ` resource "verticalscalers" in API group "autoscaling.verticalscaler.io" in the namespace "shop"`
 	}
-	if err := forbidden("apps", "deployments"); withRole(err).Error() != err.Error() {
+	for message, want := range map[string]string{
+		of("create"): `kubectl create rolebinding verticalscaler-editor -n shop --clusterrole=verticalscaler-editor --user="dev"`,
+		of("list"):   `kubectl create rolebinding verticalscaler-viewer -n shop --clusterrole=verticalscaler-viewer --user="dev"`,
+		"no":         "bind the ClusterRole verticalscaler-viewer to read",
+	} {
+		if got := withRole(forbidden(v1beta1.GroupVersion.Group, message)).Error(); !strings.Contains(got, message) || !strings.Contains(got, want) {
+			t.Error(got)
+		}
+	}
+	if err := forbidden("apps", of("list")); withRole(err).Error() != err.Error() {
 		t.Errorf("another right: %v", withRole(err))
 	}
 }

@@ -40,6 +40,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 )
 
 // Cluster is the cluster that kubectl would use. The kubeconfig is read when it is first
@@ -221,6 +222,18 @@ func (c *Cluster) Operators(ctx context.Context, reader client.Reader, namespace
 
 // ErrNoLease is the error for a cluster without a lease of an operator.
 var ErrNoLease = errors.New("no lease of an operator is found: none has run, or it runs without leader election (leaderElection.enabled)")
+
+// OperatorMay reports whether the ServiceAccount of an operator has a right. Most users may not ask.
+func OperatorMay(ctx context.Context, c client.Client, operatorNamespace string, right authorizationv1.ResourceAttributes) (bool, error) {
+	user := "system:serviceaccount:" + operatorNamespace + ":" + release.ServiceAccount
+	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		ResourceAttributes: &right, User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace, "system:authenticated"},
+	}}
+	if err := c.Create(ctx, &review); err != nil {
+		return false, fmt.Errorf("asking what %s may do: %w", user, err)
+	}
+	return review.Status.Allowed, nil
+}
 
 // FreezeIn reads the freeze switch of an operator.
 func FreezeIn(switched *corev1.ConfigMap) *explain.Freeze {
