@@ -17,9 +17,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// The events that are recorded on the scaler and on its Deployment, by reason.
+// The events that are recorded on the scaler and on its Deployment, by reason. Each pod that is resized has the decision, too.
 const (
-	eventDecided  = "Decided"  // new sizes are decided; only on the Deployment: the scaler's status has history
+	eventDecided  = "Decided"  // new sizes are decided
 	eventReverted = "Reverted" // a change made pods worse, and is reverted
 	eventEvicted  = "Evicted"  // a pod was evicted; its replacement starts with the decided sizes; only on the Deployment
 	eventSetBack  = "SetBack"  // no node was found for a new pod; it starts with requests of the template; only on the Deployment
@@ -79,7 +79,7 @@ func (r *Reconciler) recordEvent(s *scope, kind, reason, note string) {
 		r.Recorder.Eventf(s.scaler, nil, kind, reason, actionSize, "%s", note)
 		return
 	}
-	if reason != eventDecided && reason != eventEvicted && reason != eventSetBack {
+	if reason != eventEvicted && reason != eventSetBack {
 		r.Recorder.Eventf(s.scaler, s.observation.deployment, kind, reason, actionSize, "%s", note)
 	}
 	r.Recorder.Eventf(s.observation.deployment, s.scaler, kind, reason, actionSize, "%s", note)

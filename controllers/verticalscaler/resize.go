@@ -16,6 +16,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -57,7 +58,9 @@ func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) err
 		s.taken = eventSetBack
 		s.takenNote = fmt.Sprintf("Pod %s is unschedulable with the decided requests; insufficient resources are reduced to the template's requests", step.Pod)
 	}
-	log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(s.plan), "sizes", formatChanges(seen.Containers, step.Sizes))
+	sizes := formatChanges(seen.Containers, step.Sizes)
+	r.Recorder.Eventf(pod, s.scaler, corev1.EventTypeNormal, eventDecided, actionSize, "%s", conditions.Truncated(fmt.Sprintf("VerticalScaler %s: %s: %s", s.scaler.Name, causeOf(s.plan), sizes)))
+	log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(s.plan), "sizes", sizes)
 	return nil
 }
 

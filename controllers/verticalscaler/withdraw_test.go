@@ -85,6 +85,9 @@ func TestAPodWithoutANodeIsSetBack(t *testing.T) {
 	p.actuates = false // it has no kubelet
 	reconcile(noon.Add(2*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonNodeCapacity)
 	reconcile(noon.Add(5*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonNodeCapacity, "checkout-1-b") // the status reports progress later
+	if event := <-recorder.Events; event != "Normal Decided VerticalScaler checkout: NodeCapacity: app cpu 421m->100m" {
+		t.Errorf("the event of the pod is %q", event)
+	}
 	if event := <-recorder.Events; !strings.Contains(event, "SetBack") || !strings.Contains(event, "checkout-1-b") {
 		t.Errorf("the event is %q", event)
 	}
