@@ -14,13 +14,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -283,38 +281,41 @@ func (s Scope) log(to logr.Logger) {
 	}
 }
 
-// accessCheckInterval is the time between two checks for missing rights. Users who grant one wait for that.
-const accessCheckInterval = 15 * time.Second
+const (
+	// accessCheckInterval is the time between two looks for missing rights. Users who grant one wait for that.
+	accessCheckInterval = 15 * time.Second
+	// unwatchedCheckInterval is the time after which the API server is asked although no binding has changed: the rights may have
+	// come with a binding of another name.
+	unwatchedCheckInterval = 10 * time.Minute
+)
 
 // addAccessChecker adds the check for more rights, if some are missing.
 func (a *assembly) addAccessChecker(context.Context) error {
 	if a.check == nil || len(a.scope.Lacks) == 0 {
 		return nil
 	}
-	if err := a.mgr.Add(&accessChecker{check: a.check, scope: a.scope, clock: a.clock, hasPolicies: a.hasPolicies, restart: a.restart}); err != nil {
+	w := &accessChecker{check: a.check, scope: a.scope, clock: a.clock, restart: a.restart}
+	if len(a.scope.Namespaces) == 0 {
+		var err error
+		if w.bindings, err = newBindings(a.mgr.GetConfig()); err != nil {
+			return err
+		}
+	}
+	if err := a.mgr.Add(w); err != nil {
 		return fmt.Errorf("adding the access checker: %w", err)
 	}
 	return nil
 }
 
-// hasPolicies reports whether there is a policy, as far as the cache knows.
-func (a *assembly) hasPolicies(ctx context.Context) bool {
-	lists := []client.ObjectList{&v1beta1.ScalingPolicyList{}}
-	if a.scope.servesCluster(ClusterPolicies) {
-		lists = append(lists, &v1beta1.ClusterScalingPolicyList{})
-	}
-	return slices.ContainsFunc(lists, func(list client.ObjectList) bool {
-		return a.mgr.GetCache().List(ctx, list, client.Limit(1), client.UnsafeDisableDeepCopy) == nil && meta.LenList(list) > 0
-	})
-}
-
-// accessChecker periodically checks whether the operator has been granted more rights.
+// accessChecker checks whether the operator has been granted more rights: when a binding has changed, and otherwise seldom.
 type accessChecker struct {
-	check       accessCheck
-	scope       Scope
-	clock       clock.WithTicker
-	hasPolicies func(context.Context) bool // the rights for policies are not asked for without any
-	restart     func()                     // called once when there are more rights
+	check    accessCheck
+	scope    Scope
+	clock    clock.WithTicker
+	bindings *bindings // nil if the operator is limited to some namespaces
+	restart  func()    // called once when there are more rights
+
+	asked time.Time // the last time at which the API server was asked
 }
 
 // NeedLeaderElection returns false: every replica checks, because each has its own caches.
@@ -322,7 +323,16 @@ func (*accessChecker) NeedLeaderElection() bool { return false }
 
 // Start checks until the context ends.
 func (w *accessChecker) Start(ctx context.Context) error {
+	w.asked = w.clock.Now() // the scope was found just now
+	if w.bindings != nil {
+		if err := w.bindings.start(ctx); err != nil {
+			return err
+		}
+	}
 	every(ctx, w.clock, accessCheckInterval, func() bool {
+		if !w.isDue() {
+			return false
+		}
 		improved, err := w.improved(ctx)
 		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Checking the operator's rights failed")
@@ -336,12 +346,20 @@ func (w *accessChecker) Start(ctx context.Context) error {
 	return nil
 }
 
+// isDue reports whether it is time to ask the API server.
+func (w *accessChecker) isDue() bool {
+	now := w.clock.Now()
+	isWatched := w.bindings != nil && !w.bindings.isForbidden.Load()
+	if isWatched && !w.bindings.changed.Swap(false) && now.Sub(w.asked) < unwatchedCheckInterval {
+		return false
+	}
+	w.asked = now
+	return true
+}
+
 // improved reports whether the operator has got the rights for a feature that it does without.
 func (w *accessChecker) improved(ctx context.Context) (bool, error) {
 	for _, l := range w.scope.Lacks {
-		if l.isForPolicies() && !w.hasPolicies(ctx) {
-			continue
-		}
 		missing, err := w.check.missing(ctx, l.Namespace, rightsFor[l.Feature])
 		if missing == "" || err != nil {
 			return err == nil, err

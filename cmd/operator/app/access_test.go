@@ -102,8 +102,8 @@ func TestTheRoleGrantsWhatTheCachesNeed(t *testing.T) {
 			if strings.HasPrefix(file, "rbac/manager") && !slices.Contains(rule.Verbs, "watch") {
 				continue // not read through a cache
 			}
-			if slices.Equal(rule.APIGroups, []string{"autoscaling.k8s.io"}) {
-				continue // read without a cache, and optional
+			if slices.Equal(rule.APIGroups, []string{"autoscaling.k8s.io"}) || slices.Equal(rule.APIGroups, []string{"rbac.authorization.k8s.io"}) {
+				continue // not in the cache, and optional
 			}
 			for _, verb := range rule.Verbs {
 				if strings.HasPrefix(file, "rbac/manager") && verb != "list" && verb != "watch" {
@@ -164,29 +164,55 @@ func TestImprovedRights(t *testing.T) {
 	bank, nodes, metrics := Lack{Feature: Watching, Namespace: "bank"}, Lack{Feature: Nodes}, Lack{Feature: Metrics}
 	policies := []Lack{{Feature: PolicyNamespaces}, {Feature: PolicyScalers}}
 	for name, tc := range map[string]struct {
-		lacks       []Lack
-		hasPolicies bool
-		granted     func(namespace string, r right) bool
-		improved    bool
+		lacks    []Lack
+		granted  func(namespace string, r right) bool
+		improved bool
 	}{
-		"no right is missing":                    {nil, true, func(string, right) bool { return true }, false},
-		"a namespace can be read":                {[]Lack{bank}, false, func(namespace string, _ right) bool { return namespace == "bank" }, true},
-		"only another namespace can":             {[]Lack{bank}, false, func(namespace string, _ right) bool { return namespace == "shop" }, false},
-		"nodes can be read":                      {[]Lack{nodes}, false, func(_ string, r right) bool { return r.resource == "nodes" }, true},
-		"nodes can only be listed":               {[]Lack{nodes}, false, func(_ string, r right) bool { return r.verb == "list" }, false},
-		"rights for policies, and there is none": {policies, false, func(string, right) bool { return true }, false},
-		"rights for policies":                    {policies, true, func(_ string, r right) bool { return r.resource == "verticalscalers" }, true},
-		"tokens can be reviewed, but not access": {[]Lack{metrics}, true, func(_ string, r right) bool { return r.resource == "tokenreviews" }, false},
+		"no right is missing":                    {nil, func(string, right) bool { return true }, false},
+		"a namespace can be read":                {[]Lack{bank}, func(namespace string, _ right) bool { return namespace == "bank" }, true},
+		"only another namespace can":             {[]Lack{bank}, func(namespace string, _ right) bool { return namespace == "shop" }, false},
+		"nodes can be read":                      {[]Lack{nodes}, func(_ string, r right) bool { return r.resource == "nodes" }, true},
+		"nodes can only be listed":               {[]Lack{nodes}, func(_ string, r right) bool { return r.verb == "list" }, false},
+		"rights for policies":                    {policies, func(_ string, r right) bool { return r.resource == "verticalscalers" }, true},
+		"tokens can be reviewed, but not access": {[]Lack{metrics}, func(_ string, r right) bool { return r.resource == "tokenreviews" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &accessChecker{
 				check: func(_ context.Context, namespace string, r right) (bool, error) { return tc.granted(namespace, r), nil },
-				scope: Scope{Lacks: tc.lacks}, hasPolicies: func(context.Context) bool { return tc.hasPolicies },
+				scope: Scope{Lacks: tc.lacks},
 			}
 			if improved, err := w.improved(t.Context()); improved != tc.improved || err != nil {
 				t.Errorf("improved() = %t, %v; want %t", improved, err, tc.improved)
 			}
 		})
+	}
+}
+
+// An idle operator asks for no rights: only after a binding has changed, and seldom otherwise, or if it may not watch bindings.
+func TestRightsAreAskedForWhenABindingHasChanged(t *testing.T) {
+	fakeClock := testingclock.NewFakeClock(time.Now())
+	w := &accessChecker{clock: fakeClock, asked: fakeClock.Now(), bindings: &bindings{}}
+	for i, step := range []struct {
+		does  func()
+		after time.Duration
+		isDue bool
+	}{
+		{nil, accessCheckInterval, false},
+		{nil, 9 * time.Minute, false},
+		{nil, time.Minute, true},
+		{nil, accessCheckInterval, false},
+		{func() { w.bindings.changed.Store(true) }, accessCheckInterval, true},
+		{nil, accessCheckInterval, false},
+		{func() { w.bindings.isForbidden.Store(true) }, accessCheckInterval, true},
+		{nil, accessCheckInterval, true},
+	} {
+		if step.does != nil {
+			step.does()
+		}
+		fakeClock.Step(step.after)
+		if got := w.isDue(); got != step.isDue {
+			t.Errorf("step %d: due: %t", i, got)
+		}
 	}
 }
 
