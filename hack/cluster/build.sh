@@ -2,12 +2,14 @@
 # Builds localcluster once and prints the folder it is in, and nothing else, on stdout. Progress goes to stderr.
 #
 #   <repo>/bin/cluster/<key>/localcluster    the binary
-#   <repo>/bin/cluster/<key>/kubectl         a link to it
+#   <repo>/bin/cluster/<key>/kubectl         a link to it, or the program
 #   <repo>/bin/cluster/<key>/assets/         etcd, kube-apiserver, kubectl: links, for KUBEBUILDER_ASSETS
 #
-# The key is a hash of everything that goes into the binary, so a folder that exists is up to date. The first build
-# compiles some 2900 packages and takes 5 to 15 minutes; later ones reuse Go's build cache and take seconds.
-# With LOCALCLUSTER_TAGS=kubelet it holds the kubelet, too. Needs bash, coreutils and go. Several at once are fine.
+# The key is a hash of everything that goes into the binary, so a folder that exists is up to date. Where the releases of
+# Kubernetes and etcd can be reached, their programs are downloaded, and some 1300 packages are compiled. Otherwise, or with
+# LOCALCLUSTER_FETCH=off, some 2600 are, which takes 5 to 15 minutes. Later builds reuse Go's build cache and take seconds.
+# With LOCALCLUSTER_TAGS=kubelet it holds the kubelet, too, and nothing is downloaded. Needs bash, coreutils and go. Several at
+# once are fine. LOCALCLUSTER_FETCH_FLAGS are flags of hack/cluster/fetch, such as where a mirror is.
 set -euo pipefail
 export LC_ALL=C
 
@@ -32,7 +34,7 @@ for value in "${version[@]}"; do
 	# What the components say they are, and what they say to the API server.
 	ldflags+=" -X k8s.io/component-base/version.$value -X k8s.io/client-go/pkg/version.$value"
 done
-flags=(-trimpath -buildvcs=false -tags "${LOCALCLUSTER_TAGS:-}" -ldflags "$ldflags")
+tags=${LOCALCLUSTER_TAGS:-}
 
 say() { printf 'localcluster: %s\n' "$*" >&2; }
 
@@ -40,7 +42,7 @@ key() {
 	{
 		go version
 		go env GOOS GOARCH
-		printf '%s\n' "${flags[@]}"
+		printf '%s\n' "$tags" "$ldflags"
 		# Tests are not part of the binary.
 		find . -type f \( -name '*.go' -o -name '*.yaml' -o -name go.mod -o -name go.sum \) \
 			! -name '*_test.go' | sort | while IFS= read -r file; do
@@ -82,19 +84,33 @@ follow() {
 	if [[ -t 2 ]]; then printf '\r\033[K' >&2; fi
 }
 
+# fetched prints the folder with the programs that the releases publish. It fails if they cannot be had.
+fetched() {
+	local etcd
+	[[ $tags == '' && ${LOCALCLUSTER_FETCH:-} != off ]] || return 1
+	etcd=$(sed -n 's|^\tgo.etcd.io/etcd/server/v3 ||p' go.mod)
+	# shellcheck disable=SC2086 # several flags
+	go run -trimpath -buildvcs=false ./fetch -kubernetes "$kubernetes" -etcd "$etcd" ${LOCALCLUSTER_FETCH_FLAGS:-} || {
+		say "building them from source"
+		return 1
+	}
+}
+
 build() {
-	local folder=$1 scratch stale
+	local folder=$1 programs='' scratch stale name
+	if programs=$(fetched); then tags=fetched; fi
+	local flags=(-trimpath -buildvcs=false -tags "$tags" -ldflags "$ldflags")
 	scratch=$(mktemp -d "$root/.build-XXXXXX")
 	# shellcheck disable=SC2064 # the folder's name is known now
 	trap "rm -rf '$scratch'" EXIT
 
 	# Go itself says which packages its cache lacks, so the total is right for a cold and for a warm cache.
-	stale=$(go list -deps -trimpath -tags "${LOCALCLUSTER_TAGS:-}" -f '{{if .Stale}}{{.ImportPath}}{{end}}' . | grep -c . || true)
+	stale=$(go list -deps -trimpath -tags "$tags" -f '{{if .Stale}}{{.ImportPath}}{{end}}' . | grep -c . || true)
 	((stale > 0)) || stale=1
 	if ((stale > 100)); then
-		say "building Kubernetes $kubernetes: $stale packages to compile. This takes 5 to 15 minutes the first time, seconds later."
+		say "building the cluster with Kubernetes $kubernetes: $stale packages to compile. This takes minutes the first time, seconds later."
 	else
-		say "building Kubernetes $kubernetes: $stale packages to compile, the others are in Go's cache."
+		say "building the cluster with Kubernetes $kubernetes: $stale packages to compile, the others are in Go's cache."
 	fi
 
 	SECONDS=0
@@ -103,10 +119,15 @@ build() {
 		return 1
 	fi
 	mkdir -p "$folder/assets"
-	ln -sfn localcluster "$folder/kubectl"
-	for name in etcd kube-apiserver kubectl; do
-		ln -sfn ../localcluster "$folder/assets/$name"
-	done
+	if [[ -n $programs ]]; then
+		cp -lf "$programs"/* "$folder" 2>/dev/null || cp -f "$programs"/* "$folder"
+		ln -sfn ../etcd ../kube-apiserver ../kubectl "$folder/assets/"
+	else
+		ln -sfn localcluster "$folder/kubectl"
+		for name in etcd kube-apiserver kubectl; do
+			ln -sfn ../localcluster "$folder/assets/$name"
+		done
+	fi
 	# Last, and by one rename: who finds the binary finds all of the folder.
 	mv -f "$scratch/localcluster" "$folder/localcluster"
 	say "built in $SECONDS s"

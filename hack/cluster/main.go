@@ -5,7 +5,10 @@
 //
 // It holds etcd, the control plane, kubectl, kwok and metrics-server, and with the build tag kubelet the kubelet. Its name or its first argument
 // selects the component: a link called kubectl is kubectl, and so is "localcluster kubectl". The component "up" runs a cluster
-// of the others, each as a child process of the same file. It needs no download, no installation and no root.
+// of the others, each as a child process of the same file. It needs no installation and no root.
+//
+// With the build tag fetched, etcd, the control plane and kubectl are programs beside this file, which command fetch has
+// downloaded.
 package main
 
 import (
@@ -18,17 +21,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"go.etcd.io/etcd/server/v3/etcdmain"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
 	// The registrations that the components' own main packages have.
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
-	kubectl "k8s.io/kubectl/pkg/cmd"
-	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
-	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
-	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kwokconfig "sigs.k8s.io/kwok/pkg/config"
 	kwok "sigs.k8s.io/kwok/pkg/kwok/cmd"
 	kwoklog "sigs.k8s.io/kwok/pkg/log"
@@ -46,15 +44,7 @@ type component struct {
 }
 
 var components = map[string]component{
-	"etcd": {"the cluster's database", func() int {
-		etcdmain.Main(os.Args)
-		return 0
-	}},
-	"kube-apiserver":          {"the API", func() int { return cli.Run(apiserver.NewAPIServerCommand()) }},
-	"kube-controller-manager": {"the built-in controllers", func() int { return cli.Run(controllermanager.NewControllerManagerCommand()) }},
-	"kube-scheduler":          {"finds nodes for pods", func() int { return cli.Run(scheduler.NewSchedulerCommand()) }},
-	"kubectl":                 {"the command line client", func() int { return runQuietly(kubectl.NewDefaultKubectlCommand()) }},
-	"kwok":                    {"nodes and pods that exist in the API only", runKwok},
+	"kwok": {"nodes and pods that exist in the API only", runKwok},
 	"metrics-server": {"resource usage for kubectl top", func() int {
 		return runQuietly(metricsserver.NewMetricsServerCommand(genericapiserver.SetupSignalHandler()))
 	}},

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -36,9 +37,26 @@ func newNursery() (*nursery, error) {
 	return &nursery{lifeline: write, lifelineRead: read}, err
 }
 
-// start runs this same file as another component. Its output goes to the file log.
-func (n *nursery) start(name, log, home string, args []string) (*process, error) {
+// programOf is the program of a component: a file of its name beside this one, or else this file itself.
+func programOf(name string) (string, error) {
 	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if beside := filepath.Join(filepath.Dir(self), name); isFile(beside) {
+		return beside, nil
+	}
+	return self, nil
+}
+
+func isFile(path string) bool {
+	about, err := os.Stat(path)
+	return err == nil && about.Mode().IsRegular()
+}
+
+// start runs a component. Its output goes to the file log.
+func (n *nursery) start(name, log, home string, args []string) (*process, error) {
+	program, err := programOf(name)
 	if err != nil {
 		return nil, err
 	}
@@ -49,13 +67,14 @@ func (n *nursery) start(name, log, home string, args []string) (*process, error)
 	defer output.Close()
 
 	p := &process{name: name, log: log, ended: make(chan struct{})}
-	p.cmd = exec.Command(self, args...)
+	p.cmd = exec.Command(program, args...)
 	p.cmd.Args[0] = name
 	p.cmd.Env = environment(os.Environ(), home)
 	p.cmd.Stdout, p.cmd.Stderr = output, output
 	p.cmd.ExtraFiles = []*os.File{n.lifelineRead}
 	// The terminal's interrupts are for the launcher only, which stops its children in order.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	endWithUs(p.cmd.SysProcAttr) // also a program that does not know the lifeline
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
