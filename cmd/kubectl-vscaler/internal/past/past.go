@@ -53,6 +53,8 @@ type Options struct {
 	Step      time.Duration
 	// Transport sends the queries, if Find has found a server.
 	Transport http.RoundTripper
+	// InCluster is the address of that server for pods of the cluster.
+	InCluster string
 }
 
 // Bind adds the flags that say which Prometheus to ask.
