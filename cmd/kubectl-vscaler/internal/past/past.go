@@ -85,6 +85,9 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("--prometheus-label %q is not a valid label name", name)
 		}
 	}
+	if o.Address == Auto {
+		return nil
+	}
 	if _, err := o.Source(); err != nil {
 		return fmt.Errorf("--prometheus: %w", err)
 	}
@@ -115,6 +118,9 @@ func (o *Options) Explain(err error) error {
 	var rejected *prometheus.Error
 	if errors.As(err, &rejected) && rejected.Unauthorized {
 		hint = "the credentials were rejected (--prometheus-token-file): "
+		if o.Transport != nil {
+			hint = "you need the right to get services/proxy: "
+		}
 	}
 	return fmt.Errorf("asking Prometheus at %s: %s%w", o.Address, hint, err)
 }
