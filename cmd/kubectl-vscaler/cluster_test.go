@@ -248,6 +248,9 @@ func (s *apiServer) list(r *http.Request) any {
 			continue
 		}
 		from, size, next := 0, s.pageSize, ""
+		if kind.Kind == "PodMetrics" {
+			size = 0 // metrics-server has no pages
+		}
 		_, _ = fmt.Sscan(r.URL.Query().Get("continue"), &from) // the first page has none
 		if size > 0 && from+size < len(items) {
 			next = fmt.Sprint(from + size)

@@ -629,11 +629,11 @@ Skipped, because it has no replicas: shop/idle/app
 
 Skipped, because its scaler applies what it recommends (updateMode InPlace): shop/applied/app
 
-Skipped, because its scaler has observed less than 24h0m0s of usage: shop/new/app
+Skipped, because its scaler has observed less than 24h0m0s of usage (no usage now: metrics.k8s.io is not served: is metrics-server installed?): shop/new/app
 
-Skipped, because its scaler recommends nothing for it yet, or does not size it: shop/silent/app
+Skipped, because its scaler recommends nothing for it yet, or does not size it (no usage now: metrics.k8s.io is not served: is metrics-server installed?): shop/silent/app
 
-Skipped, because no scaler sizes its Deployment: shop/lone/app, shop/moved/app
+Skipped, because no scaler sizes its Deployment (no usage now: metrics.k8s.io is not served: is metrics-server installed?): shop/lone/app, shop/moved/app
 `
 	if diff := gocmp.Diff(want, out); code != 0 || errOut != "" || diff != "" {
 		t.Errorf("exit code %d: %s (-want +got):\n%s", code, errOut, diff)
@@ -643,6 +643,60 @@ Skipped, because no scaler sizes its Deployment: shop/lone/app, shop/moved/app
 	}
 	if out, errOut, code := run(t, nil, "report", "-n=bank", "-l=app=api"); code != 0 || !strings.HasPrefix(out, "1 container of 1 workload, ") {
 		t.Errorf("of a selection: exit code %d: %s%s", code, errOut, out)
+	}
+}
+
+// Deployments without a recommendation are ranked by what their busiest pod uses now. That is marked, and in no sum and no patch.
+func TestReportOfUsageAtOneMoment(t *testing.T) {
+	s := newScaledCluster(t, scaledFleet)
+	for i, cpu := range []string{"40m", "20m"} { // the other pod uses more memory
+		pod := newPod("shop", deployed{name: "lone"}.pod(i), "lone", "1", "1Gi", "")
+		s.put(pod, usageOf(pod, cpu, []string{"50Mi", "60Mi"}[i]))
+	}
+	for name, cpu := range map[string]string{"new": "0", "applied": "1m"} {
+		pod := newPod("shop", deployed{name: name}.pod(0), name, "1", "1Gi", "")
+		s.put(pod, usageOf(pod, cpu, "1Gi"))
+	}
+	folder := filepath.Join(t.TempDir(), "requests")
+	out, errOut, code := run(t, nil, "report", "-A", "--patches=ssa", "--patches-folder="+folder)
+	want := `5 containers of 5 workloads: 3 by what their scalers recommend, 2 by their usage at one moment (now)
+
+RULE     CORES     GIB       CPU VS TODAY   MEMORY VS TODAY   STARVED   OOM DAYS   RESIZES/DAY
+today    15.50     27.50     0%             0%                unknown   unknown    unknown
+scaler   4.400     4.453     -71.6%         -83.8%            unknown   unknown    unknown
+vpa      unknown   unknown   unknown        unknown           unknown   unknown    unknown
+krr      unknown   unknown   unknown        unknown           unknown   unknown    unknown
+git      4.400     4.453     -71.6%         -83.8%            unknown   unknown    unknown
+
+NAMESPACE   WORKLOAD   CONTAINER   PODS   CPU                  MEMORY                   VPA       KRR       GIT            STARVED   OOM DAYS
+bank        api        app         3      4000m -> 300m        8192Mi -> 500Mi          unknown   unknown   300m 500Mi     unknown   unknown
+shop        lone       app         1      1000m -> 40m (now)   1024Mi -> 60Mi (now)     unknown   unknown   1000m 1024Mi   unknown   unknown
+shop        new        app         1      1000m -> 1m (now)    1024Mi -> 1024Mi (now)   unknown   unknown   1000m 1024Mi   unknown   unknown
+bank        owned      app         1      1000m -> 300m        1024Mi -> 500Mi          unknown   unknown   300m 500Mi     unknown   unknown
+shop        web        app         2      250m -> 600m         256Mi -> 256Mi           unknown   unknown   600m 256Mi     unknown   unknown
+`
+	if diff := gocmp.Diff(want, out[:min(len(want), len(out))]); code != 0 || diff != "" {
+		t.Errorf("exit code %d: %s (-want +got):\n%s", code, errOut, diff)
+	}
+	for _, want := range []string{
+		". Usage at one moment has no peaks and no margin: the sums and git keep the requests of these containers today\n",
+		"\nSkipped, because its scaler recommends nothing for it yet, or does not size it (no usage now: metrics.k8s.io has none of its pods): shop/silent/app\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("there is no %q in:\n%s", want, out)
+		}
+	}
+	if !strings.HasPrefix(errOut, "Wrote 2 patches to ") {
+		t.Errorf("patches: %s", errOut)
+	}
+	if out, errOut, code = run(t, nil, "report", "-A", "-o=csv"); code != 0 || !strings.Contains(out, "\nshop,Deployment,lone,app,1,1.0777,0,1000,") {
+		t.Errorf("exit code %d: %s%s", code, errOut, out)
+	}
+	// Without the operator, usage is all there is.
+	s.answer(ours+"/verticalscalers", failure(http.StatusNotFound, metav1.StatusReasonNotFound, "not found"))
+	if out, errOut, code = run(t, nil, "report", "-A", "-o=html"); code != 0 || !strings.Contains(out, "3 containers of 3 workloads: 0 by what their scalers recommend, 3 by their usage at one moment (now)") ||
+		!strings.Contains(out, "<td>1000m -&gt; 40m (now)</td>") {
+		t.Errorf("exit code %d: %s%s", code, errOut, out)
 	}
 }
 

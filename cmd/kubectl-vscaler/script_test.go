@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiversion "k8s.io/apimachinery/pkg/version"
 
@@ -46,10 +48,19 @@ var preparations = map[string]func(t *testing.T, s **apiServer, arg string){
 			web.Status.History = []v1beta1.HistoryEntry{{Message: "ScaleDown: app cpu 400m->230m"}}
 		})
 	},
-	"may-not":     func(_ *testing.T, s **apiServer, _ string) { (*s).may(false) },
-	"operator":    func(_ *testing.T, s **apiServer, arg string) { (*s).lastHeardOf(arg, time.Second) },
-	"policy":      func(_ *testing.T, s **apiServer, arg string) { (*s).ofPolicy(arg) },
-	"put":         func(t *testing.T, s **apiServer, arg string) { (*s).putJSON(t, arg) },
+	"may-not":  func(_ *testing.T, s **apiServer, _ string) { (*s).may(false) },
+	"operator": func(_ *testing.T, s **apiServer, arg string) { (*s).lastHeardOf(arg, time.Second) },
+	"policy":   func(_ *testing.T, s **apiServer, arg string) { (*s).ofPolicy(arg) },
+	"put":      func(t *testing.T, s **apiServer, arg string) { (*s).putJSON(t, arg) },
+	"prometheus": func(_ *testing.T, s **apiServer, _ string) { // in the cluster
+		labels, ports := map[string]string{"app": "kube-prometheus-stack-prometheus"}, []corev1.ServicePort{{Name: "http-web", Port: 9090}}
+		(*s).put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "prom", Labels: labels}, Spec: corev1.ServiceSpec{Ports: ports}})
+		(*s).answers["/api/v1/namespaces/monitoring/services/prom:http-web/proxy/api/v1/query"] = func(r *http.Request) any {
+			w := httptest.NewRecorder()
+			fleetPrometheus(w, r)
+			return json.RawMessage(w.Body.Bytes())
+		}
+	},
 	"refuse":      func(_ *testing.T, s **apiServer, arg string) { (*s).refused = arg },
 	"rolled-back": func(t *testing.T, s **apiServer, _ string) { (*s).rolledBack(t) },
 	"serves":      func(_ *testing.T, s **apiServer, arg string) { (*s).answer(arg, metav1.APIGroup{}) },

@@ -8,7 +8,7 @@
 // It promises that the same usage leads to the same report, byte for byte. It sends no requests: usage comes in
 // as traces, container by container, and is not kept.
 //
-// Without usage, it compares with the recommendations of scalers. Figures that follow from usage are then
+// Without past usage, it compares with the recommendations of scalers, or with usage at one moment. Figures that follow from usage are then
 // unknown, and never 0.
 //
 // Its recommendation for Git depends on usage alone, or on the scaler, and not on today's requests. So it stays
@@ -94,6 +94,9 @@ type Row struct {
 	Days int `json:"days,omitempty"`
 	// ObservedSeconds is the usage behind the scaler's recommendation. 0 without a scaler.
 	ObservedSeconds int64 `json:"observedSeconds,omitempty"`
+	// UsageNow is true if the first rule has the usage of one moment, and no recommendation. It has no peaks and no margin, so
+	// the sums and the requests for Git are those of today.
+	UsageNow bool `json:"usageNow,omitempty"`
 	// Rules are today's requests, the rules' requests in order, and the requests for Git.
 	Rules []Result `json:"rules"`
 
@@ -257,6 +260,15 @@ func (o Options) Recommended(c Container, target quantity.Amounts, observed time
 	return row
 }
 
+// Now compares a container with what its busiest pod uses at one moment.
+func (o Options) Now(c Container, used quantity.Amounts) Row {
+	row := o.Recommended(c, quantity.Amounts{CPUMillis: max(used.CPUMillis, 1), MemoryBytes: max(used.MemoryBytes, 1)}, 0)
+	row.UsageNow = true
+	row.Rules = row.Rules[:len(row.Rules)-1]
+	row.add(o.Prices, Git, c.Requests, nil)
+	return row
+}
+
 // meanOf are the mean requests.
 func meanOf(m backtest.Measures) quantity.Amounts {
 	return quantity.Amounts{
@@ -393,7 +405,7 @@ func peakHourByMean(rows []Row) float64 {
 	return rounded(slices.Max(hours[:]) / (sum / float64(len(hours))))
 }
 
-// OfScalers returns the report about rows of Recommended, which it sorts.
+// OfScalers returns the report about rows of Recommended and Now, which it sorts.
 func OfScalers(rows []Row, skipped []Skipped, o Options) *Report {
 	return newReport(rows, skipped, o, "what the scalers recommend now, never changed")
 }
@@ -462,12 +474,15 @@ func sortRows(rows []Row) {
 	})
 }
 
-// total is the sum of one rule. A figure that is unknown for a container is unknown for all.
+// total is the sum of one rule. A figure that is unknown for a container is unknown for all. Usage at one moment is in no sum.
 func total(name string, rule int, rows []Row, prices *Prices) Total {
 	sum, harm := &Sum{}, &Harm{}
 	for i := range rows {
 		row := &rows[i]
 		result := row.Rules[rule]
+		if row.UsageNow && rule == 1 {
+			result = row.Rules[0]
+		}
 		if result.Requested == nil {
 			return Total{Rule: name}
 		}

@@ -34,7 +34,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	_ = table.Write(header) // the error is kept
 	for _, row := range r.Containers {
 		days := ""
-		if r.Usage != nil {
+		if r.Usage != nil || row.UsageNow {
 			days = strconv.Itoa(row.Days)
 		}
 		line := []string{row.Namespace, row.Kind, row.Workload, row.Name, strconv.Itoa(row.Replicas), number(row.Difference), days}
@@ -152,7 +152,21 @@ const unknown = "unknown"
 
 // unknownLine explains why figures are unknown.
 func (r *Report) unknownLine() string {
-	return "Unknown are the figures that follow from past usage, which --prometheus reads: those of other rules, and all harm"
+	line := "Unknown are the figures that follow from past usage, which --prometheus reads: those of other rules, and all harm"
+	if r.now() > 0 {
+		line += ". Usage at one moment has no peaks and no margin: the sums and git keep the requests of these containers today"
+	}
+	return line
+}
+
+// now is the number of containers that are compared with their usage at one moment.
+func (r *Report) now() (n int) {
+	for i := range r.Containers {
+		if r.Containers[i].UsageNow {
+			n++
+		}
+	}
+	return n
 }
 
 // dailyFrom is the least PeakHourByMean of series in the world "day" of bench/nodes, where raises find no room in the morning.
@@ -168,6 +182,10 @@ func (r *Report) dayLine() string {
 }
 
 func (r *Report) title() string {
+	if now := r.now(); now > 0 {
+		return fmt.Sprintf("%s of %s: %d by what their scalers recommend, %d by their usage at one moment (now)", count(len(r.Containers), "container"), count(r.Workloads, "workload"),
+			len(r.Containers)-now, now)
+	}
 	if r.Usage == nil {
 		return fmt.Sprintf("%s of %s, by what their scalers recommend", count(len(r.Containers), "container"), count(r.Workloads, "workload"))
 	}
@@ -218,9 +236,13 @@ func (r *Report) rowHeader() []string {
 // recommendations, and the harm of the first two.
 func (r *Report) rowCells(row *Row) []string {
 	today, ours := row.Rules[0], row.Rules[1]
+	mark := ""
+	if row.UsageNow {
+		mark = " (now)"
+	}
 	cells := []string{
 		row.Namespace, workload(row.Kind, row.Workload), row.Name, strconv.Itoa(row.Replicas),
-		cpuText(today.CPUMillicores) + " -> " + cpuText(ours.CPUMillicores), memoryText(today.MemoryBytes) + " -> " + memoryText(ours.MemoryBytes),
+		cpuText(today.CPUMillicores) + " -> " + cpuText(ours.CPUMillicores) + mark, memoryText(today.MemoryBytes) + " -> " + memoryText(ours.MemoryBytes) + mark,
 	}
 	if today.CostPerMonth != nil {
 		cells = append(cells, money(*today.CostPerMonth)+" -> "+money(*ours.CostPerMonth))

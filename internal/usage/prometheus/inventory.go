@@ -30,6 +30,7 @@ type FleetSize struct {
 const (
 	CPUMetric        = "container_cpu_usage_seconds_total"
 	MemoryMetric     = "container_memory_working_set_bytes"
+	OOMMetric        = "container_oom_events_total"
 	DeploymentMetric = "kube_deployment_spec_replicas"
 	ContainerMetric  = "kube_pod_container_info"
 )
@@ -41,7 +42,7 @@ func (s *Source) OOMEvents(ctx context.Context, namespaces []string, at time.Tim
 	if err != nil {
 		return &Error{Words: "the namespaces are not valid", Err: err}
 	}
-	query := fmt.Sprintf(`max by (namespace,pod,container) (container_oom_events_total{%s,container!="",container!="POD"%s}) > 0`, of, s.labels())
+	query := fmt.Sprintf(`max by (namespace,pod,container) (%s{%s,container!="",container!="POD"%s}) > 0`, OOMMetric, of, s.labels())
 	return s.instant(ctx, query, at, func(m model.Metric, value float64) {
 		each(usage.Container{Namespace: string(m["namespace"]), Pod: string(m["pod"]), Name: string(m["container"])}, int(min(value, math.MaxInt32)))
 	})
@@ -128,6 +129,11 @@ func (s *Source) Prices(ctx context.Context, at time.Time) (p Prices, err error)
 func (s *Source) Has(ctx context.Context, metric string, at time.Time) (has bool, err error) {
 	err = s.instant(ctx, fmt.Sprintf("count(last_over_time(%s[1h]))", metric), at, func(_ model.Metric, value float64) { has = value > 0 })
 	return has, err
+}
+
+// HasOurs is Has of series with the additional labels.
+func (s *Source) HasOurs(ctx context.Context, metric string, at time.Time) (bool, error) {
+	return s.Has(ctx, fmt.Sprintf("{__name__=%q%s}", metric, s.labels()), at)
 }
 
 // instant sends a query for one moment. It calls each with each series that has a valid value.

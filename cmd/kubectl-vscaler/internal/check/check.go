@@ -36,17 +36,28 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // New is the command check.
 func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Command {
-	return cli.Command(&cobra.Command{Use: "check", Short: "Check the cluster and your rights", Args: cli.NoArguments}, func(ctx context.Context, _ *cobra.Command, _ []string) error {
-		findings, err := Run(ctx, cluster)
+	o := &past.Options{Step: time.Minute}
+	c := cli.Command(&cobra.Command{Use: "check", Short: "Check the cluster and your rights", Args: cli.NoArguments}, func(ctx context.Context, c *cobra.Command, _ []string) error {
+		if err := o.Require(c.Flags().Changed); err != nil {
+			return cli.Usage(err)
+		}
+		if o.Address != "" {
+			if err := o.Validate(); err != nil {
+				return cli.Usage(err)
+			}
+		}
+		findings, err := Run(ctx, cluster, o)
 		if err != nil {
 			return err
 		}
@@ -58,6 +69,8 @@ func New(streams genericiooptions.IOStreams, cluster *kube.Cluster) *cobra.Comma
 		}
 		return nil
 	})
+	o.Bind(c, "The URL of a Prometheus to check for the usage that report and the operator read.")
+	return c
 }
 
 // checkResult is the result of a check.
@@ -121,8 +134,8 @@ type preflight struct {
 // check returns what it has found. With an error, it is UNKNOWN.
 type check func(ctx context.Context) (checkResult, string, error)
 
-// Run runs all checks. It is an error if the API server cannot be reached.
-func Run(ctx context.Context, cluster *kube.Cluster) (findings []Finding, err error) {
+// Run runs all checks, that of Prometheus if it has an address. It is an error if the API server cannot be reached.
+func Run(ctx context.Context, cluster *kube.Cluster, history *past.Options) (findings []Finding, err error) {
 	namespace, c, err := cluster.OpenNamespace(false)
 	if err != nil {
 		return nil, err
@@ -165,6 +178,9 @@ func Run(ctx context.Context, cluster *kube.Cluster) (findings []Finding, err er
 		run("Rights of the operator", p.rightsOf(operator))
 	}
 	run("Usage (metrics.k8s.io)", p.metrics)
+	if history.Address != "" {
+		run("Past usage (Prometheus)", pastUsage(history, cluster.Config, cluster.Now()))
+	}
 	run("Admission policies", p.policies)
 	run("Policies for new pods", p.newPods)
 	run("VerticalPodAutoscalers", p.vpas)
@@ -387,6 +403,50 @@ func (p *preflight) metrics(ctx context.Context) (checkResult, string, error) {
 		return checkFailed, tally.Usage(), nil
 	default:
 		return checkWarned, tally.Usage(), nil
+	}
+}
+
+// metricsRead are the metrics that report and the operator read, with the effect of their absence.
+var metricsRead = []struct {
+	name    string
+	without checkResult
+	effect  string
+}{
+	{prometheus.CPUMetric, checkFailed, "it must scrape the kubelets' /metrics/cadvisor"},
+	{prometheus.MemoryMetric, checkFailed, "it must scrape the kubelets' /metrics/cadvisor"},
+	{prometheus.OOMMetric, checkWarned, "the operator cannot count OOM kills of single processes (docs/oom-after-a-change.md)"},
+}
+
+// pastUsage checks the metrics in a Prometheus, which it looks for if the address is past.Auto.
+func pastUsage(o *past.Options, config func() (*rest.Config, error), now time.Time) check {
+	return func(ctx context.Context) (checkResult, string, error) {
+		var found strings.Builder
+		err := o.Find(ctx, config, &found)
+		switch {
+		case apierrors.IsForbidden(err):
+			return "", "", err
+		case err != nil:
+			return checkFailed, err.Error(), nil
+		}
+		source, err := o.Source()
+		if err != nil {
+			return "", "", err
+		}
+		server := cmp.Or(strings.TrimSpace(found.String()), o.Address)
+		for _, m := range metricsRead {
+			has, err := source.HasOurs(ctx, m.name, now)
+			var rejected *prometheus.Error
+			switch {
+			case errors.As(err, &rejected) && rejected.Unauthorized:
+				return "", "", o.Explain(err)
+			case err != nil:
+				return checkFailed, o.Explain(err).Error(), nil
+			case !has:
+				return m.without, fmt.Sprintf("%s: it has no %s: %s", server, m.name, m.effect), nil
+			}
+		}
+		return checkOK, fmt.Sprintf("%s: it has the usage that report reads. Set prometheus.address in the operator's configuration to %s to start new scalers with it (docs/prometheus.md)",
+			server, cmp.Or(o.InCluster, "its address in the cluster")), nil
 	}
 }
 

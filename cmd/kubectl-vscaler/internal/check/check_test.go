@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
@@ -185,6 +187,55 @@ func TestNodesThatKillSingleProcesses(t *testing.T) {
 		}
 		if result != tc.want || !strings.Contains(message, tc.words) || requests != tc.requests {
 			t.Errorf("%s: %s %s, %d requests; want %s, %q, %d requests", name, result, message, requests, tc.want, tc.words, tc.requests)
+		}
+	}
+}
+
+// A Prometheus that is found is asked through the API server. Without --prometheus=auto, no Service is listed.
+func TestThePrometheusForReportAndBackfillIsChecked(t *testing.T) {
+	const found, auto = "Prometheus: Service monitoring/prom, through the API server", past.Auto
+	for name, tc := range map[string]struct {
+		address, without string
+		want             checkResult
+		words            string
+	}{
+		"found":                   {auto, "", checkOK, found + ": it has the usage that report reads. Set prometheus.address in the operator's configuration to http://prom.monitoring.svc:9090 "},
+		"not found":               {auto, "label", checkFailed, "set --prometheus to a URL"},
+		"no right to list":        {auto, "list", checkUnknown, "you may not"},
+		"no right to ask":         {auto, "proxy", checkUnknown, "you need the right to get services/proxy"},
+		"no memory":               {auto, "working_set", checkFailed, found + ": it has no container_memory_working_set_bytes: it must scrape"},
+		"no memory with a label":  {auto, "cluster=", checkFailed, found + ": it has no container_cpu_usage_seconds_total"},
+		"no OOM kills":            {auto, "oom_events", checkWarned, found + ": it has no container_oom_events_total: "},
+		"a URL":                   {"URL", "list", checkOK, "THE SERVER: it has the usage that report reads. Set prometheus.address in the operator's configuration to its address in the cluster "},
+		"a URL without a server":  {"http://127.0.0.1:1", "list", checkFailed, "asking Prometheus at http://127.0.0.1:1: "},
+		"a URL that wants others": {"URL", "proxy", checkUnknown, "--prometheus-token-file"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			query := r.FormValue("query")
+			switch isList := r.URL.Path == "/api/v1/services"; {
+			case isList && tc.without == "list", !isList && tc.without == "proxy":
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"you may not","reason":"Forbidden","code":403}`)
+			case isList && (tc.without == "label" || !strings.HasPrefix(r.FormValue("labelSelector"), "app=kube-prometheus")):
+				_, _ = fmt.Fprint(w, `{"kind":"ServiceList","apiVersion":"v1","items":[]}`)
+			case isList:
+				_, _ = fmt.Fprint(w, `{"kind":"ServiceList","apiVersion":"v1","items":[{"metadata":{"namespace":"monitoring","name":"prom"},"spec":{"ports":[{"name":"http-web","port":9090}]}}]}`)
+			case tc.without != "" && strings.Contains(query, tc.without):
+				_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
+			default:
+				_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[0,"1"]}]}}`)
+			}
+		}))
+		defer server.Close()
+		o := &past.Options{Address: strings.Replace(tc.address, "URL", server.URL, 1), Step: time.Minute, Labels: map[string]string{"cluster": "east"}}
+		config := func() (*rest.Config, error) { return &rest.Config{Host: server.URL, QPS: -1}, nil }
+		result, message, err := pastUsage(o, config, time.Now())(t.Context())
+		if err != nil {
+			result, message = checkUnknown, err.Error()
+		}
+		if message = strings.Replace(message, server.URL, "THE SERVER", 1); result != tc.want || !strings.Contains(message, tc.words) {
+			t.Errorf("%s: %s %s; want %s, %q", name, result, message, tc.want, tc.words)
 		}
 	}
 }

@@ -215,6 +215,16 @@ func (r *SnapshotReader) usageOfAll(ctx context.Context, namespaces []string) ma
 	return out
 }
 
+// UsageNow is the usage of the pods of some namespaces, and why it is missing, by namespace.
+func (r *SnapshotReader) UsageNow(ctx context.Context, namespaces []string) (samples []usage.Sample, missing map[string]string) {
+	missing = map[string]string{}
+	for namespace, used := range r.usageOfAll(ctx, namespaces) {
+		samples = append(samples, used.samples...)
+		missing[namespace] = used.missing
+	}
+	return samples, missing
+}
+
 // missingUsage says in how many namespaces usage could not be read, with one example.
 func missingUsage(of map[string]namespaceUsage) string {
 	var without []string

@@ -4,6 +4,7 @@
 package past
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,10 +69,13 @@ func (o *Options) Find(ctx context.Context, config func() (*rest.Config, error),
 			continue
 		}
 		service := &found.Items[0]
-		proxy := api.RESTClient().Get().Namespace(service.Namespace).Resource("services").Name(service.Name + ":" + portOf(service)).SubResource("proxy").URL()
+		port := portOf(service)
+		name := service.Name + ":" + cmp.Or(port.Name, fmt.Sprint(port.Port))
+		proxy := api.RESTClient().Get().Namespace(service.Namespace).Resource("services").Name(name).SubResource("proxy").URL()
 		if o.Transport, err = rest.TransportFor(cluster); err != nil {
 			return fmt.Errorf("connecting to %s: %w", server.name, err)
 		}
+		o.InCluster = fmt.Sprintf("http://%s.%s.svc:%d%s", service.Name, service.Namespace, port.Port, server.path)
 		o.Address = (&url.URL{Scheme: proxy.Scheme, Host: proxy.Host, Path: proxy.Path + server.path}).String()
 		fmt.Fprintf(out, "%s: Service %s/%s, through the API server\n", server.name, service.Namespace, service.Name)
 		return nil
@@ -80,14 +84,15 @@ func (o *Options) Find(ctx context.Context, config func() (*rest.Config, error),
 }
 
 // portOf is the port for queries: one with a usual name, or else the first one.
-func portOf(service *corev1.Service) string {
+func portOf(service *corev1.Service) corev1.ServicePort {
+	ports := service.Spec.Ports
 	for _, name := range portNames {
-		if slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == name }) {
-			return name
+		if i := slices.IndexFunc(ports, func(p corev1.ServicePort) bool { return p.Name == name }); i >= 0 {
+			return ports[i]
 		}
 	}
-	if len(service.Spec.Ports) == 0 {
-		return ""
+	if len(ports) == 0 {
+		return corev1.ServicePort{}
 	}
-	return fmt.Sprint(service.Spec.Ports[0].Port)
+	return ports[0]
 }

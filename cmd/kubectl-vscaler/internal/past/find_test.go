@@ -26,15 +26,15 @@ func TestThePrometheusOfTheClusterIsFound(t *testing.T) {
 	}
 	web, grpc := corev1.ServicePort{Name: "http-web", Port: 9090}, corev1.ServicePort{Name: "grpc", Port: 10901}
 	for name, tc := range map[string]struct {
-		services   []corev1.Service
-		path, says string
+		services              []corev1.Service
+		path, says, inCluster string
 	}{
-		"of the usual chart":     {[]corev1.Service{service("prom", "app=kube-prometheus-stack-prometheus", grpc, web)}, "/prom:http-web/proxy", "Prometheus: Service monitoring/prom, through"},
-		"of the operator":        {[]corev1.Service{service("prometheus-operated", "operated-prometheus=true", web)}, "/prometheus-operated:http-web/proxy", "Prometheus: "},
-		"before Thanos":          {[]corev1.Service{service("query", "app.kubernetes.io/name=thanos-query", web), service("prom", "app=prometheus,component=server", corev1.ServicePort{Port: 80})}, "/prom:80/proxy", "Prometheus: "},
-		"VictoriaMetrics, other": {[]corev1.Service{service("vm", "app.kubernetes.io/name=vmselect", corev1.ServicePort{Port: 8481})}, "/vm:8481/proxy/select/0/prometheus", "VictoriaMetrics: "},
-		"Mimir":                  {[]corev1.Service{service("mimir", "app.kubernetes.io/name=mimir,app.kubernetes.io/component=query-frontend", web)}, "/mimir:http-web/proxy/prometheus", "Mimir: "},
-		"none":                   {[]corev1.Service{service("web", "app=web", web)}, "", ""},
+		"of the usual chart":     {[]corev1.Service{service("prom", "app=kube-prometheus-stack-prometheus", grpc, web)}, "/prom:http-web/proxy", "Prometheus: Service monitoring/prom, through", "http://prom.monitoring.svc:9090"},
+		"of the operator":        {[]corev1.Service{service("prometheus-operated", "operated-prometheus=true", web)}, "/prometheus-operated:http-web/proxy", "Prometheus: ", "http://prometheus-operated.monitoring.svc:9090"},
+		"before Thanos":          {[]corev1.Service{service("query", "app.kubernetes.io/name=thanos-query", web), service("prom", "app=prometheus,component=server", corev1.ServicePort{Port: 80})}, "/prom:80/proxy", "Prometheus: ", "http://prom.monitoring.svc:80"},
+		"VictoriaMetrics, other": {[]corev1.Service{service("vm", "app.kubernetes.io/name=vmselect", corev1.ServicePort{Port: 8481})}, "/vm:8481/proxy/select/0/prometheus", "VictoriaMetrics: ", "http://vm.monitoring.svc:8481/select/0/prometheus"},
+		"Mimir":                  {[]corev1.Service{service("mimir", "app.kubernetes.io/name=mimir,app.kubernetes.io/component=query-frontend", web)}, "/mimir:http-web/proxy/prometheus", "Mimir: ", "http://mimir.monitoring.svc:9090/prometheus"},
+		"none":                   {[]corev1.Service{service("web", "app=web", web)}, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,8 +62,8 @@ func TestThePrometheusOfTheClusterIsFound(t *testing.T) {
 				return
 			}
 			must.Succeed(t, err)
-			if want := server.URL + "/api/v1/namespaces/monitoring/services" + tc.path; o.Address != want || !strings.HasPrefix(out.String(), tc.says) {
-				t.Errorf("found %s, %q; want %s", o.Address, out, want)
+			if want := server.URL + "/api/v1/namespaces/monitoring/services" + tc.path; o.Address != want || !strings.HasPrefix(out.String(), tc.says) || o.InCluster != tc.inCluster {
+				t.Errorf("found %s, %q, %s; want %s, %s", o.Address, out, o.InCluster, want, tc.inCluster)
 			}
 			answer, err := (&http.Client{Transport: o.Transport}).Get(o.Address)
 			must.Succeed(t, err)

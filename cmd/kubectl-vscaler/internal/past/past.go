@@ -53,6 +53,8 @@ type Options struct {
 	Step      time.Duration
 	// Transport sends the queries, if Find has found a server.
 	Transport http.RoundTripper
+	// InCluster is the address of that server for pods of the cluster.
+	InCluster string
 }
 
 // Bind adds the flags that say which Prometheus to ask.
@@ -82,6 +84,9 @@ func (o *Options) Validate() error {
 		if !model.LegacyValidation.IsValidLabelName(name) {
 			return fmt.Errorf("--prometheus-label %q is not a valid label name", name)
 		}
+	}
+	if o.Address == Auto {
+		return nil
 	}
 	if _, err := o.Source(); err != nil {
 		return fmt.Errorf("--prometheus: %w", err)
@@ -113,6 +118,9 @@ func (o *Options) Explain(err error) error {
 	var rejected *prometheus.Error
 	if errors.As(err, &rejected) && rejected.Unauthorized {
 		hint = "the credentials were rejected (--prometheus-token-file): "
+		if o.Transport != nil {
+			hint = "you need the right to get services/proxy: "
+		}
 	}
 	return fmt.Errorf("asking Prometheus at %s: %s%w", o.Address, hint, err)
 }

@@ -216,7 +216,7 @@ func (o *patchOptions) write(report *fleet.Report, errOut io.Writer) error {
 	if len(patches) == 1 {
 		words = "1 patch"
 	}
-	fmt.Fprintf(errOut, "Wrote %s to %s. Without one are %d of %d workloads: they request what is recommended, or another object controls them.\n",
+	fmt.Fprintf(errOut, "Wrote %s to %s. Without one are %d of %d workloads: they request what is recommended, have no recommendation, or another object controls them.\n",
 		words, o.folder, report.Workloads-len(patches), report.Workloads)
 	return nil
 }

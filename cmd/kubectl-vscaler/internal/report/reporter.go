@@ -78,7 +78,7 @@ func (s Selection) has(deployment string) bool {
 	return len(s.Deployments) == 0 || slices.Contains(s.Deployments, deployment)
 }
 
-// Reporter reads what is deployed and its usage, and replays it. Without usage, it reads what scalers recommend.
+// Reporter reads what is deployed and its usage, and replays it. Without past usage, it reads what scalers recommend, and usage now.
 type Reporter struct {
 	Past      *past.Options
 	Cluster   *kube.Cluster // nil to read kube-state-metrics instead
@@ -92,6 +92,11 @@ type Reporter struct {
 
 	tables  tables
 	skipped []fleet.Skipped
+	// running has the workload of each pod, used the most that a pod of a workload uses now, and missing the reason why it is
+	// unknown in a namespace.
+	running map[types.NamespacedName]podKey
+	used    map[podKey]quantity.Amounts
+	missing map[string]string
 }
 
 // Report reads what is deployed, and replays its usage.
@@ -465,6 +470,7 @@ type podKey struct {
 // pods are the sizes of the containers of running pods: the largest of any pod of a workload.
 func (r *Reporter) pods(ctx context.Context, c client.Client) (map[podKey]workload.Container, error) {
 	sizes := map[podKey]workload.Container{}
+	r.running = map[types.NamespacedName]podKey{}
 	err := kube.List(ctx, c, func(page *corev1.PodList) {
 		for i := range page.Items {
 			kind, name := workloadOf(&page.Items[i])
@@ -473,6 +479,7 @@ func (r *Reporter) pods(ctx context.Context, c client.Client) (map[podKey]worklo
 			if of.Name == "" || pod.Terminating || pod.Ended {
 				continue
 			}
+			r.running[client.ObjectKeyFromObject(&page.Items[i])] = podKey{NamespacedName: of, kind: kind}
 			for _, container := range pod.Containers {
 				key := podKey{of, kind, container.Name}
 				sizes[key] = largest(sizes[key], sizeOf(container))
@@ -492,18 +499,19 @@ func sizeOf(c workload.Container) workload.Container {
 }
 
 func largest(a, b workload.Container) workload.Container {
-	most := func(a, b quantity.Amounts) quantity.Amounts {
-		return quantity.Amounts{CPUMillis: max(a.CPUMillis, b.CPUMillis), MemoryBytes: max(a.MemoryBytes, b.MemoryBytes)}
-	}
 	b.Requests, b.Limits, b.Unreadable = most(a.Requests, b.Requests), most(a.Limits, b.Limits), a.Unreadable || b.Unreadable
 	return b
+}
+
+func most(a, b quantity.Amounts) quantity.Amounts {
+	return quantity.Amounts{CPUMillis: max(a.CPUMillis, b.CPUMillis), MemoryBytes: max(a.MemoryBytes, b.MemoryBytes)}
 }
 
 // leastObserved is the usage that a recommendation must be based on: with less, some hours of the day are not known. A
 // status notes usage only when it has doubled, so it may have half of what was observed.
 const leastObserved = 24 * time.Hour
 
-// fromScalers compares what is deployed with what scalers recommend.
+// fromScalers compares what is deployed with what scalers recommend or, without that, with usage now.
 func (r *Reporter) fromScalers(ctx context.Context) (*fleet.Report, error) {
 	r.Options.Rules = append([]backtest.Rule{{Name: "scaler", About: "what VerticalScalers in updateMode Recommend recommend now"}}, Rules()...)
 	containers, err := r.inventory(ctx, nil)
@@ -512,6 +520,9 @@ func (r *Reporter) fromScalers(ctx context.Context) (*fleet.Report, error) {
 	}
 	scalers, err := r.scalers(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.readUsage(ctx, containers); err != nil {
 		return nil, err
 	}
 	var rows []fleet.Row
@@ -524,18 +535,49 @@ func (r *Reporter) fromScalers(ctx context.Context) (*fleet.Report, error) {
 		rows = append(rows, row)
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("none of the selected workloads can be reported: %s (--prometheus reports by past usage, without scalers)", reasonsOf(r.skipped))
+		return nil, fmt.Errorf("none of the selected workloads can be reported: %s. Set --prometheus to report by past usage, or create scalers with \"%s adopt\"", reasonsOf(r.skipped), cli.Name)
 	}
 	return fleet.OfScalers(rows, r.skipped, r.Options), nil
 }
 
-// recommended compares a container with what its scaler recommends, or says why it cannot.
+// readUsage reads usage now from metrics.k8s.io.
+func (r *Reporter) readUsage(ctx context.Context, containers []fleet.Container) error {
+	r.Progress.Report("Reading usage now")
+	reader, err := r.Cluster.OpenSnapshots()
+	if err != nil {
+		return err
+	}
+	namespaces := map[string]bool{}
+	for _, c := range containers {
+		namespaces[c.Namespace] = true
+	}
+	samples, missing := reader.UsageNow(ctx, slices.Sorted(maps.Keys(namespaces)))
+	r.used, r.missing = map[podKey]quantity.Amounts{}, missing
+	for _, s := range samples {
+		key := r.running[types.NamespacedName{Namespace: s.Namespace, Name: s.Pod}]
+		key.container = s.Container
+		r.used[key] = most(r.used[key], quantity.Amounts{CPUMillis: s.CPUMillis, MemoryBytes: s.MemoryBytes})
+	}
+	return nil
+}
+
+// now compares a container with its usage now, or reports why it cannot. noTarget is the reason why no recommendation is used.
+func (r *Reporter) now(c fleet.Container, noTarget string) (row fleet.Row, why string) {
+	used, ok := r.used[podKey{types.NamespacedName{Namespace: c.Namespace, Name: c.Workload}, c.Kind, c.Name}]
+	if !ok {
+		return row, fmt.Sprintf("%s (no usage now: %s)", noTarget, cmp.Or(r.missing[c.Namespace], "metrics.k8s.io has none of its pods"))
+	}
+	return r.Options.Now(c, used), ""
+}
+
+// recommended compares a container with the recommendation of its scaler or, without enough evidence, with its usage now. It
+// reports why it can do neither.
 func (r *Reporter) recommended(c fleet.Container, s *v1beta1.VerticalScaler) (row fleet.Row, why string) {
 	if c.Replicas == 0 {
 		return row, "it has no replicas"
 	}
 	if s == nil {
-		return row, "no scaler sizes its Deployment"
+		return r.now(c, "no scaler sizes its Deployment")
 	}
 	if mode := cmp.Or(s.Spec.UpdatePolicy.UpdateMode, v1beta1.UpdateModeInPlace); mode != v1beta1.UpdateModeRecommend {
 		return row, fmt.Sprintf("its scaler applies what it recommends (updateMode %s)", mode)
@@ -543,9 +585,9 @@ func (r *Reporter) recommended(c fleet.Container, s *v1beta1.VerticalScaler) (ro
 	rec := scaler.PublishedRecommendation(s.Status.Recommendation, c.Name)
 	switch {
 	case rec == nil || rec.Target == quantity.Amounts{}:
-		return row, "its scaler recommends nothing for it yet, or does not size it"
+		return r.now(c, "its scaler recommends nothing for it yet, or does not size it")
 	case rec.Observed < leastObserved:
-		return row, fmt.Sprintf("its scaler has observed less than %s of usage", leastObserved)
+		return r.now(c, fmt.Sprintf("its scaler has observed less than %s of usage", leastObserved))
 	}
 	if scaler.IsRaiseOnly(&s.Spec, v1beta1.ControlledCPU) {
 		rec.Target.CPUMillis = max(rec.Target.CPUMillis, c.Requests.CPUMillis)
@@ -556,7 +598,7 @@ func (r *Reporter) recommended(c fleet.Container, s *v1beta1.VerticalScaler) (ro
 	return r.Options.Recommended(c, rec.Target, rec.Observed), ""
 }
 
-// scalers are the scalers of the selection by the Deployment that they size, at least one.
+// scalers are the scalers of the selection by the Deployment that they size. Without the operator, there are none.
 func (r *Reporter) scalers(ctx context.Context) (map[types.NamespacedName]*v1beta1.VerticalScaler, error) {
 	r.Progress.Report("Reading scalers from the cluster")
 	c, err := r.Cluster.Open()
@@ -564,13 +606,8 @@ func (r *Reporter) scalers(ctx context.Context) (map[types.NamespacedName]*v1bet
 		return nil, err
 	}
 	all, err := kube.Scalers(ctx, c, client.InNamespace(r.Selection.Namespace))
-	switch {
-	case errors.Is(err, kube.ErrNotInstalled):
-		return nil, errors.New("the cluster does not know VerticalScalers: set --prometheus to report by past usage, without the operator")
-	case err != nil:
+	if err != nil && !errors.Is(err, kube.ErrNotInstalled) {
 		return nil, err
-	case len(all) == 0:
-		return nil, fmt.Errorf("no VerticalScaler %s: create some with updateMode Recommend (%s adopt), or set --prometheus to report by past usage, without scalers", r.Selection.where(), cli.Name)
 	}
 	byDeployment, order := map[types.NamespacedName]*v1beta1.VerticalScaler{}, precedence.Of(all)
 	for i := range all {

@@ -35,6 +35,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/check"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
@@ -164,7 +165,7 @@ func (b *supportBundle) typed(object runtime.Object, kind schema.GroupVersionKin
 }
 
 func (b *supportBundle) checks(ctx context.Context) {
-	findings, err := check.Run(ctx, b.cluster)
+	findings, err := check.Run(ctx, b.cluster, &past.Options{})
 	if err == nil {
 		var text strings.Builder
 		if err = check.Write(&text, findings); err == nil {
