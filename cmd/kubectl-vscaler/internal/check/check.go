@@ -361,7 +361,11 @@ func (p *preflight) rightsOf(operator explain.Operator) check {
 				missing = append(missing, strings.TrimRight(need.Verb+" "+need.Resource+"/"+need.Subresource, "/")+strings.TrimRight("."+need.Group, "."))
 			}
 		}
-		if len(missing) > 0 {
+		switch len(missing) {
+		case 0:
+		case len(operatorNeeds):
+			return "", "", fmt.Errorf("the ServiceAccount %s in namespace %s has none: the operator lacks its roles, or runs as another user", release.ServiceAccount, operator.Namespace)
+		default:
 			return checkWarned, fmt.Sprintf("the operator in namespace %s may not %s in namespace %s: apply the roles of its installation again", operator.Namespace, strings.Join(missing, ", "), p.namespace), nil
 		}
 		return checkOK, "in namespace " + p.namespace, nil
