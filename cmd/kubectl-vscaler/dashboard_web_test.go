@@ -197,6 +197,13 @@ func TestWebTheFleet(t *testing.T) {
 		}
 		b.shoots("fleet-" + name)
 	}
+	// The number of scalers that need a user leads to them.
+	b.do(chromedp.EmulateViewport(1280, 1300), chromedp.Click(chromedp.CSS("#need-user")), chromedp.WaitVisible(chromedp.CSS("#choice-all")))
+	if !value[bool](b, `document.querySelector('tbody tr').getBoundingClientRect().bottom < innerHeight && !document.querySelector('tbody .tag.fine[title]')`) {
+		t.Error("the first scaler that needs a user is not on the screen")
+	}
+	b.shoots("fleet-need-user")
+	b.do(chromedp.Navigate(address), chromedp.WaitVisible(chromedp.CSS("#scalers")))
 	// A choice leads to an address that can be kept, and survives an update.
 	b.do(chromedp.EmulateViewport(1280, 1300), chromedp.SetValue(chromedp.CSS("#choice-state"), "QoSChange"), chromedp.SendKeys(chromedp.CSS("#choice-text"), "1"), chromedp.Click(chromedp.CSS("#choice-show")),
 		chromedp.WaitVisible(chromedp.CSS("#choice-all")))

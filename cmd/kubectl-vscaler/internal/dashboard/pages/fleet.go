@@ -18,7 +18,7 @@ import (
 // mostRows limits the table: a page with more is slow.
 const mostRows = 500
 
-// choice is the reader's selection of the fleet.
+// choice is the reader's selection of the fleet. State is a reason or a kind of End.
 type choice struct {
 	Text, Namespace, State string
 	Order                  snapshot.Order
@@ -34,7 +34,7 @@ func choiceOf(q url.Values) choice {
 }
 
 func (c choice) includes(r snapshot.Row) bool {
-	return (c.Namespace == "" || c.Namespace == r.Namespace) && (c.State == "" || c.State == r.Reason) &&
+	return (c.Namespace == "" || c.Namespace == r.Namespace) && (c.State == "" || c.State == r.Reason || c.State == string(r.Ends)) &&
 		(c.Text == "" || strings.Contains(r.Namespace+"/"+r.Name+" "+r.Deployment, c.Text))
 }
 
