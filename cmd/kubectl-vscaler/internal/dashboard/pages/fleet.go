@@ -134,6 +134,18 @@ func endingOf(end explain.End) ending {
 	return ending{Class: "blocked"}
 }
 
+// grade is the appearance of a severity: the class of its color, a word, and its meaning.
+type grade struct{ Class, Text, Means string }
+
+func gradeOf(s snapshot.Severity) grade {
+	return map[snapshot.Severity]grade{
+		snapshot.FarTooLow: {"blocked", "far too low", fmt.Sprintf("more than %d %% below the target", snapshot.FarTooLowPercent)},
+		snapshot.TooLow:    {"warning", "too low", fmt.Sprintf("more than %d %% below", snapshot.TooLowPercent)},
+		snapshot.TooHigh:   {"warning", "too high", fmt.Sprintf("more than %d %% above", snapshot.TooHighPercent)},
+		snapshot.OnTarget:  {"fine", "ok", "closer to the target"},
+	}[s]
+}
+
 // orderText describes an order.
 func orderText(order snapshot.Order) string {
 	return map[snapshot.Order]string{

@@ -182,8 +182,9 @@ var templates = parse("fleet", "scaler", "refusal")
 
 // functions are the functions that the templates call.
 var functions = template.FuncMap{
-	"age": explain.Age, "amounts": amounts, "counted": explain.Counted, "savings": savings, "cells": cellsOf, "ending": endingOf, "orderText": orderText, "seconds": seconds,
-	"spans": func() []Span { return Spans }, "used": usedOf, "usedPercent": usedPercent, "word": word,
+	"age": explain.Age, "amounts": amounts, "counted": explain.Counted, "savings": savings, "cells": cellsOf, "ending": endingOf, "grade": gradeOf, "orderText": orderText, "seconds": seconds,
+	"severities": func() []snapshot.Severity { return snapshot.Severities },
+	"spans":      func() []Span { return Spans }, "used": usedOf, "usedPercent": usedPercent, "word": word,
 }
 
 // parse reads the templates of pages, each together with the frame.

@@ -129,6 +129,23 @@ func TestTheNumberThatNeedsAUserLinksToThem(t *testing.T) {
 	}
 }
 
+func TestARowShowsTheSeverityOfItsGapAsAWord(t *testing.T) {
+	for severity, want := range map[snapshot.Severity]string{
+		snapshot.FarTooLow: `<br><span class="tag blocked">far too low</span></td>`,
+		snapshot.TooLow:    `<br><span class="tag warning">too low</span></td>`,
+		snapshot.TooHigh:   `<br><span class="tag warning">too high</span></td>`,
+		snapshot.OnTarget:  `<br><span class="tag fine">ok</span></td>`,
+		snapshot.NoTarget:  `Applied</span></td>`,
+	} {
+		s, source, _ := newServer()
+		source.fleet.Rows[0].Severity = severity
+		page := get(s, "GET", "localhost", "/secret/").Body.String()
+		if !strings.Contains(page, want) || !strings.Contains(page, `far too low</span> more than 25 % below the target</li>`) {
+			t.Errorf("there is no %q, or no legend, in:\n%s", want, page)
+		}
+	}
+}
+
 func TestALargeFleetIsCut(t *testing.T) {
 	s, source, _ := newServer()
 	source.fleet = untidyFleet(3000)
