@@ -255,6 +255,24 @@ func TestWebAScalerIsUpdated(t *testing.T) {
 	}
 }
 
+func TestWebResourcesAreCopied(t *testing.T) {
+	newFleetServer(t)
+	address, _ := startDashboard(t, "-A")
+	b := newBrowser(t)
+	b.do(chromedp.Navigate(address+"scalers/shop/web"), chromedp.WaitVisible(chromedp.CSS("#state")),
+		chromedp.Click(chromedp.CSS("#c0-Burstable-summary")), chromedp.Click(chromedp.CSS("#c0-Guaranteed-summary")), chromedp.Click(chromedp.CSS("#c0-Burstable-copy")))
+	b.until(`document.getElementById('news').textContent === 'Copied.'`)
+	b.shoots("scaler-copied")
+	// A browser that refuses selects the text, and the selection survives updates.
+	value[bool](b, `(navigator.clipboard.writeText = () => Promise.reject(), true)`)
+	reads := value[int](b, `performance.getEntriesByType('resource').length`)
+	b.do(chromedp.Click(chromedp.CSS("#c0-Guaranteed-copy")))
+	b.until(fmt.Sprintf(`performance.getEntriesByType('resource').length > %d && document.getElementById('news').textContent.includes('is selected')`, reads+1))
+	if text := value[string](b, `getSelection().toString()`); !strings.HasPrefix(text, "resources:\n  limits:\n    cpu: 310m") {
+		t.Errorf("the selection is %q", text)
+	}
+}
+
 func TestWebWithTheKeyboard(t *testing.T) {
 	newFleetServer(t)
 	address, _ := startDashboard(t, "-A")
