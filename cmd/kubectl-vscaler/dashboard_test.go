@@ -182,6 +182,22 @@ func expect(t *testing.T, what string, code int, text string, want []string) {
 	}
 }
 
+// The dashboard and explain print the same sizes. The patch has them indented.
+func TestTheDashboardHasTheResourcesOfThePatch(t *testing.T) {
+	newFleetServer(t)
+	address, _ := startDashboard(t, "-A")
+	_, page := pageAt(t, address+"scalers/shop/web")
+	for class, output := range map[string]string{"Burstable": "patch", "Guaranteed": "patch-guaranteed"} {
+		patch, _, _ := run(t, nil, "explain", "web", "-n", "shop", "-o", output)
+		_, block, _ := strings.Cut(page, `<pre id="c0-`+class+`-yaml">`)
+		block, _, _ = strings.Cut(block, "</pre>")
+		_, want, _ := strings.Cut(patch, "        resources:\n")
+		if diff := cmp.Diff("resources:\n"+strings.ReplaceAll(want, "          ", "  "), block); diff != "" {
+			t.Errorf("%s (-explain +dashboard):\n%s", class, diff)
+		}
+	}
+}
+
 func TestTheDashboardShowsOneNamespace(t *testing.T) {
 	newFleetServer(t)
 	address, stop := startDashboard(t, "-n", "shop")

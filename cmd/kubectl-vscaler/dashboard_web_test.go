@@ -197,11 +197,18 @@ func TestWebTheFleet(t *testing.T) {
 		}
 		b.shoots("fleet-" + name)
 	}
+	// The number of scalers that need a user leads to them.
+	b.do(chromedp.EmulateViewport(1280, 1300), chromedp.Click(chromedp.CSS("#need-user")), chromedp.WaitVisible(chromedp.CSS("#choice-all")))
+	if !value[bool](b, `document.querySelector('tbody tr').getBoundingClientRect().bottom < innerHeight && !document.querySelector('tbody .tag.fine[title]')`) {
+		t.Error("the first scaler that needs a user is not on the screen")
+	}
+	b.shoots("fleet-need-user")
+	b.do(chromedp.Navigate(address), chromedp.WaitVisible(chromedp.CSS("#scalers")))
 	// A choice leads to an address that can be kept, and survives an update.
 	b.do(chromedp.EmulateViewport(1280, 1300), chromedp.SetValue(chromedp.CSS("#choice-state"), "QoSChange"), chromedp.SendKeys(chromedp.CSS("#choice-text"), "1"), chromedp.Click(chromedp.CSS("#choice-show")),
 		chromedp.WaitVisible(chromedp.CSS("#choice-all")))
 	chosen := value[int](b, `document.querySelectorAll('tbody tr').length`)
-	if chosen == 0 || chosen > 60 || value[bool](b, `[...document.querySelectorAll('tbody .tag')].some((e) => e.textContent !== 'QoSChange' && !e.textContent.startsWith('above'))`) {
+	if chosen == 0 || chosen > 60 || value[bool](b, `[...document.querySelectorAll('tbody .tag[title]')].some((e) => e.textContent !== 'QoSChange')`) {
 		t.Errorf("%d rows are chosen", chosen)
 	}
 	first := value[string](b, `document.getElementById('read-at').dateTime`)
@@ -245,6 +252,24 @@ func TestWebAScalerIsUpdated(t *testing.T) {
 	}
 	if news := value[string](b, `document.getElementById('news').textContent`); news != "Now: Applied" {
 		t.Errorf("a screen reader is told %q", news)
+	}
+}
+
+func TestWebResourcesAreCopied(t *testing.T) {
+	newFleetServer(t)
+	address, _ := startDashboard(t, "-A")
+	b := newBrowser(t)
+	b.do(chromedp.Navigate(address+"scalers/shop/web"), chromedp.WaitVisible(chromedp.CSS("#state")),
+		chromedp.Click(chromedp.CSS("#c0-Burstable-summary")), chromedp.Click(chromedp.CSS("#c0-Guaranteed-summary")), chromedp.Click(chromedp.CSS("#c0-Burstable-copy")))
+	b.until(`document.getElementById('news').textContent === 'Copied.'`)
+	b.shoots("scaler-copied")
+	// A browser that refuses selects the text, and the selection survives updates.
+	value[bool](b, `(navigator.clipboard.writeText = () => Promise.reject(), true)`)
+	reads := value[int](b, `performance.getEntriesByType('resource').length`)
+	b.do(chromedp.Click(chromedp.CSS("#c0-Guaranteed-copy")))
+	b.until(fmt.Sprintf(`performance.getEntriesByType('resource').length > %d && document.getElementById('news').textContent.includes('is selected')`, reads+1))
+	if text := value[string](b, `getSelection().toString()`); !strings.HasPrefix(text, "resources:\n  limits:\n    cpu: 310m") {
+		t.Errorf("the selection is %q", text)
 	}
 }
 

@@ -38,6 +38,16 @@ func (x Explanation) Patch(isGuaranteed bool) (string, error) {
 	return fmt.Sprintf("# kubectl patch deployment %s -n %s --patch-file FILE\n%s", x.Deployment, x.Namespace, text), err
 }
 
+// ResourcesYAML is the resources block of a container in Patch; empty without a recommendation.
+func (c Container) ResourcesYAML(isGuaranteed bool) (string, error) {
+	resources := c.patch(isGuaranteed)
+	if len(resources) == 0 {
+		return "", nil
+	}
+	text, err := yaml.Marshal(map[string]any{"resources": resources})
+	return string(text), err
+}
+
 // patch has the requests of a container, and its limits as far as they change; empty without a recommendation.
 func (c Container) patch(isGuaranteed bool) map[string]map[string]string {
 	out := map[string]map[string]string{}

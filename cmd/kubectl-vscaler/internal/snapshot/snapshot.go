@@ -356,12 +356,59 @@ func (t Table) Overview() explain.Overview {
 type Row struct {
 	explain.Row
 	CPU, Memory Resource
-	UsageAge    time.Duration
+	// Severity is the gravest of all containers.
+	Severity Severity
+	UsageAge time.Duration
 }
 
 // RowOf sums up a scaler.
 func RowOf(s Scaler) Row {
-	return Row{Row: s.Explanation.Row, CPU: s.Total(Resources[0]), Memory: s.Total(Resources[1]), UsageAge: s.UsageAge}
+	out := Row{Row: s.Explanation.Row, CPU: s.Total(Resources[0]), Memory: s.Total(Resources[1]), UsageAge: s.UsageAge}
+	for _, c := range s.Containers {
+		for _, r := range c.Resources {
+			out.Severity = max(out.Severity, r.severity())
+		}
+	}
+	return out
+}
+
+// Severity grades the gap between requests and target. A larger one is graver: too little harms a workload, too much costs money.
+type Severity int
+
+// The severities. NoTarget means that the gap is unknown.
+const (
+	NoTarget Severity = iota
+	OnTarget
+	TooHigh
+	TooLow
+	FarTooLow
+)
+
+// Severities are the known severities, the gravest first.
+var Severities = []Severity{FarTooLow, TooLow, TooHigh, OnTarget}
+
+// The thresholds of severities, in percent of the target.
+const (
+	TooLowPercent    = 10 // the default of tolerancePercent
+	FarTooLowPercent = 25
+	TooHighPercent   = 25
+)
+
+// severity compares the requests of all pods together with their targets.
+func (r Resource) severity() Severity {
+	target := r.Request.Total - r.Over + r.Short
+	isMore := func(gap, percent int64) bool { return 100*gap > percent*target }
+	switch {
+	case !r.HasTarget:
+		return NoTarget
+	case isMore(r.Short, FarTooLowPercent):
+		return FarTooLow
+	case isMore(r.Short, TooLowPercent):
+		return TooLow
+	case isMore(r.Over, TooHighPercent):
+		return TooHigh
+	}
+	return OnTarget
 }
 
 // Total is the sum of all rows.

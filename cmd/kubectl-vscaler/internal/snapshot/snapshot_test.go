@@ -149,6 +149,28 @@ func TestBoostedSizesHaveNoPast(t *testing.T) {
 	}
 }
 
+// The target is 200m and 256Mi. The gravest container and resource counts.
+func TestRequestsBelowTheTargetAreGraver(t *testing.T) {
+	for name, tc := range map[string]struct {
+		sizes []workload.Resources
+		want  Severity
+	}{
+		"no pods":                      {nil, NoTarget},
+		"no requests":                  {[]workload.Resources{size(0, 0)}, FarTooLow},
+		"a quarter below":              {[]workload.Resources{size(150, 256)}, TooLow},
+		"more than a quarter below":    {[]workload.Resources{size(149, 256)}, FarTooLow},
+		"within the tolerance":         {[]workload.Resources{size(180, 256)}, OnTarget},
+		"a quarter above":              {[]workload.Resources{size(250, 320)}, OnTarget},
+		"more than a quarter above":    {[]workload.Resources{size(200, 321)}, TooHigh},
+		"CPU too high, memory too low": {[]workload.Resources{size(900, 224)}, TooLow},
+		"one of two pods":              {[]workload.Resources{size(200, 256), size(100, 256)}, TooLow},
+	} {
+		if got := RowOf(Of(evidence(tc.sizes...), nil, "", now)).Severity; got != tc.want {
+			t.Errorf("%s: severity %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
 func TestAFleetIsSortedByShares(t *testing.T) {
 	row := func(name string, cpuOver, cpuShort, memoryOver int64) Row {
 		return Row{

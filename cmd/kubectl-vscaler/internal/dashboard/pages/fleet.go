@@ -18,7 +18,7 @@ import (
 // mostRows limits the table: a page with more is slow.
 const mostRows = 500
 
-// choice is the reader's selection of the fleet.
+// choice is the reader's selection of the fleet. State is a reason or a kind of End.
 type choice struct {
 	Text, Namespace, State string
 	Order                  snapshot.Order
@@ -34,7 +34,7 @@ func choiceOf(q url.Values) choice {
 }
 
 func (c choice) includes(r snapshot.Row) bool {
-	return (c.Namespace == "" || c.Namespace == r.Namespace) && (c.State == "" || c.State == r.Reason) &&
+	return (c.Namespace == "" || c.Namespace == r.Namespace) && (c.State == "" || c.State == r.Reason || c.State == string(r.Ends)) &&
 		(c.Text == "" || strings.Contains(r.Namespace+"/"+r.Name+" "+r.Deployment, c.Text))
 }
 
@@ -132,6 +132,18 @@ func endingOf(end explain.End) ending {
 		return ending{"blocked", "Action required", "by a user"}
 	}
 	return ending{Class: "blocked"}
+}
+
+// grade is the appearance of a severity: the class of its color, a word, and its meaning.
+type grade struct{ Class, Text, Means string }
+
+func gradeOf(s snapshot.Severity) grade {
+	return map[snapshot.Severity]grade{
+		snapshot.FarTooLow: {"blocked", "far too low", fmt.Sprintf("more than %d %% below the target", snapshot.FarTooLowPercent)},
+		snapshot.TooLow:    {"warning", "too low", fmt.Sprintf("more than %d %% below", snapshot.TooLowPercent)},
+		snapshot.TooHigh:   {"warning", "too high", fmt.Sprintf("more than %d %% above", snapshot.TooHighPercent)},
+		snapshot.OnTarget:  {"fine", "ok", "closer to the target"},
+	}[s]
 }
 
 // orderText describes an order.

@@ -21,6 +21,7 @@ import (
 	"path"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
@@ -182,8 +183,12 @@ var templates = parse("fleet", "scaler", "refusal")
 
 // functions are the functions that the templates call.
 var functions = template.FuncMap{
-	"age": explain.Age, "amounts": amounts, "counted": explain.Counted, "savings": savings, "cells": cellsOf, "ending": endingOf, "orderText": orderText, "seconds": seconds,
-	"spans": func() []Span { return Spans }, "used": usedOf, "usedPercent": usedPercent, "word": word,
+	"age": explain.Age, "amounts": amounts, "counted": explain.Counted, "savings": savings, "cells": cellsOf, "ending": endingOf, "grade": gradeOf, "orderText": orderText, "seconds": seconds,
+	"qosClasses": func() []corev1.PodQOSClass {
+		return []corev1.PodQOSClass{corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}
+	},
+	"severities": func() []snapshot.Severity { return snapshot.Severities },
+	"spans":      func() []Span { return Spans }, "used": usedOf, "usedPercent": usedPercent, "word": word,
 }
 
 // parse reads the templates of pages, each together with the frame.

@@ -67,7 +67,7 @@ func TestCardsExplainTheirNumbers(t *testing.T) {
 	source.fleet = snapshot.Table{At: now, Rows: []snapshot.Row{saving}, Policies: []explain.PolicyRow{{Kind: "ClusterScalingPolicy", Name: "fleet", State: halted}}}
 	page := get(s, "GET", "localhost", "/secret/").Body.String()
 	for _, want := range []string{
-		"<dt>Need a user</dt><dd><b>1</b>", "1 scaler, 1 policy: 1 is not Ready, 1 requires action", "ClusterScalingPolicy/fleet: PromotionHalted: 3 of 24 promoted scalers did harm",
+		`<dt>Need a user</dt><dd><a id="need-user" href="/secret/?state=ByUser#actions"><b>1</b>`, "1 scaler, 1 policy: 1 is not Ready, 1 requires action", "ClusterScalingPolicy/fleet: PromotionHalted: 3 of 24 promoted scalers did harm",
 		"No action needed: 1</li>", "<dt>Requests</dt><dd><b>0.22 cores more, 1.50 GiB less</b><span>than the pod templates, of 1 of 1 scalers</span>", "<dt>Requested above targets</dt><dd><b>none</b>",
 	} {
 		if !strings.Contains(page, want) {
@@ -90,6 +90,7 @@ func TestAReaderChoosesScalers(t *testing.T) {
 		"all":               {nil, 100, "app-001"},
 		"a namespace":       {map[string][]string{"namespace": {"team-3"}}, 14, ""},
 		"a state":           {map[string][]string{"state": {"Verifying"}}, 25, "app-001"},
+		"all of an end":     {map[string][]string{"state": {"ByUser"}}, 50, "app-098"},
 		"a part of a name":  {map[string][]string{"text": {"app-09"}, "order": {"name"}}, 10, "app-091"},
 		"all of it":         {map[string][]string{"text": {"app"}, "state": {"Applied"}, "namespace": {"team-0"}}, 4, ""},
 		"nothing":           {map[string][]string{"text": {"nobody"}}, 0, ""},
@@ -102,6 +103,45 @@ func TestAReaderChoosesScalers(t *testing.T) {
 		}
 		if v.Scalers != 100 {
 			t.Errorf("%s: a choice changes the sums", name)
+		}
+	}
+}
+
+// The number of objects that need a user is a link to them: policies and ScaledDeployments first, then scalers.
+func TestTheNumberThatNeedsAUserLinksToThem(t *testing.T) {
+	s, source, _ := newServer()
+	source.fleet = untidyFleet(12)
+	source.fleet.Policies = []explain.PolicyRow{{Kind: "ClusterScalingPolicy", Name: "fleet", State: explain.State{Ready: "False", Reason: "PromotionHalted", Ends: explain.ByUser}}}
+	page := get(s, "GET", "localhost", "/secret/").Body.String()
+	link := regexp.MustCompile(`<a id="need-user" href="([^"#]+)#actions"><b>7</b>`).FindStringSubmatch(page)
+	if link == nil {
+		t.Fatalf("7 need a user, and there is no link to them:\n%s", page)
+	}
+	page = get(s, "GET", "localhost", link[1]).Body.String()
+	_, shown, _ := strings.Cut(page, `<div id="actions">`)
+	for _, want := range []string{"ClusterScalingPolicy/fleet", `<option value="ByUser" selected>Action required</option>`, "6 of 12 scalers."} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("there is no %q in:\n%s", want, shown)
+		}
+	}
+	if n := strings.Count(shown, `<tr><th scope="row">`); n != 6 || strings.Contains(shown, `title="">Applied</span>`) {
+		t.Errorf("%d rows, want the 6 that need a user:\n%s", n, shown)
+	}
+}
+
+func TestARowShowsTheSeverityOfItsGapAsAWord(t *testing.T) {
+	for severity, want := range map[snapshot.Severity]string{
+		snapshot.FarTooLow: `<br><span class="tag blocked">far too low</span></td>`,
+		snapshot.TooLow:    `<br><span class="tag warning">too low</span></td>`,
+		snapshot.TooHigh:   `<br><span class="tag warning">too high</span></td>`,
+		snapshot.OnTarget:  `<br><span class="tag fine">ok</span></td>`,
+		snapshot.NoTarget:  `Applied</span></td>`,
+	} {
+		s, source, _ := newServer()
+		source.fleet.Rows[0].Severity = severity
+		page := get(s, "GET", "localhost", "/secret/").Body.String()
+		if !strings.Contains(page, want) || !strings.Contains(page, `far too low</span> more than 25 % below the target</li>`) {
+			t.Errorf("there is no %q, or no legend, in:\n%s", want, page)
 		}
 	}
 }

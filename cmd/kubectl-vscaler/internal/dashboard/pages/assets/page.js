@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Reads the page again, every few seconds, and replaces what is in <main>. Without this script, the
-// browser loads the whole page instead. What a user has opened, focused or scrolled to stays.
+// browser loads the whole page once a minute. What a user has opened, focused or scrolled to stays.
 (() => {
   'use strict';
   const every = 1000 * Number(document.body.dataset.refresh);
@@ -15,6 +15,7 @@
   let timer;
 
   const clock = () => new Date().toTimeString().slice(0, 8);
+  const isSelected = (e) => !getSelection().isCollapsed && getSelection().containsNode(e, true);
 
   // An alert is read aloud when its text changes: so the text has no running time in it.
   function warn(kind, text) {
@@ -75,7 +76,7 @@
     }
     if (response.ok) {
       calm();
-      if (!paused) replace(text);
+      if (!paused && ![...document.querySelectorAll('pre')].some(isSelected)) replace(text); // replaced text is no longer selected
       return true;
     }
     const refusal = new DOMParser().parseFromString(text, 'text/html');
@@ -96,6 +97,19 @@
     if (goesOn) timer = setTimeout(again, every);
   }
 
+  document.addEventListener('click', async ({ target }) => {
+    if (!target.matches('.copy')) return;
+    const yaml = target.nextElementSibling;
+    try {
+      await navigator.clipboard.writeText(yaml.textContent);
+      target.textContent = 'Copied';
+      news.textContent = 'Copied.';
+    } catch {
+      getSelection().selectAllChildren(yaml);
+      news.textContent = 'The browser refuses to copy. The text is selected.';
+    }
+  });
+  document.documentElement.classList.add('scripted');
   button.hidden = false;
   button.addEventListener('click', () => {
     paused = !paused;
