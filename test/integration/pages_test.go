@@ -29,22 +29,30 @@ var helpPages = []string{"pod-pending.md", "oom-after-a-change.md", "deploy-went
 // commandPattern finds commands in blocks and in tables.
 var commandPattern = regexp.MustCompile("(?m)^(kubectl [^\n]+?)(?:  +#.*)?$|`(kubectl [^`]+ (?:NAME|POD|NAMESPACE|--reason|unfreeze)[^`]*|kubectl vscaler unfreeze)`")
 
-// commandsOf are the commands of a page, once each, in its order.
-func commandsOf(t *testing.T, page string) (commands []string) {
+// commandsOfHelpPages are the commands of these pages, once each, in their order. Those that take a scaler out of its mode or its
+// policy come last.
+func commandsOfHelpPages(t *testing.T) (commands []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", page))
-	must.Succeed(t, err)
-	if page == "runbook.md" {
-		_, after, _ := strings.Cut(string(text), "### Changes must stop, now")
-		part, _, _ := strings.Cut(after, "\n### ")
-		text = []byte(part)
-	}
-	for _, match := range commandPattern.FindAllStringSubmatch(string(text), -1) {
-		if command := match[1] + match[2]; !slices.Contains(commands, command) && !strings.Contains(command, "cspolicy") {
-			commands = append(commands, command)
+	var last []string
+	for _, page := range helpPages {
+		content, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", page))
+		must.Succeed(t, err)
+		text := string(content)
+		if page == "runbook.md" {
+			_, text, _ = strings.Cut(text, "### Changes must stop, now")
+			text, _, _ = strings.Cut(text, "\n### ")
+		}
+		for _, match := range commandPattern.FindAllStringSubmatch(text, -1) {
+			switch command := match[1] + match[2]; {
+			case strings.Contains(command, "cspolicy"), slices.Contains(commands, command), slices.Contains(last, command): // the first is about a policy
+			case strings.Contains(command, "kubectl patch"), strings.Contains(command, "detached"):
+				last = append(last, command)
+			default:
+				commands = append(commands, command)
+			}
 		}
 	}
-	return commands
+	return append(commands, last...)
 }
 
 // A person who follows these pages has a scaler of any mode, made by hand or by a policy. Each command succeeds, or says
@@ -62,14 +70,11 @@ func TestCommandsOfTheHelpPages(t *testing.T) {
 	for _, mode := range modes {
 		byHand, byPolicy := env.Namespace(t), env.Namespace(t)
 		namespaces[byHand], namespaces[byPolicy] = mode, mode
-		for _, page := range helpPages { // each has a scaler of its own
-			name := strings.TrimSuffix(page, ".md")
-			for _, namespace := range []string{byHand, byPolicy} {
-				must.Succeed(t, scaled(t.Context(), namespace, name, mode))
-				use.Set(namespace, podOf(name), "app", 300, 240<<20)
-			}
-			deleteObject(t, testkit.Scaler(byPolicy, name, name))
+		for _, namespace := range []string{byHand, byPolicy} {
+			must.Succeed(t, scaled(t.Context(), namespace, "web", mode))
+			use.Set(namespace, podOf("web"), "app", 300, 240<<20)
 		}
+		deleteObject(t, testkit.Scaler(byPolicy, "web", "web"))
 		of := value + strings.ToLower(string(mode))
 		patchObject(t, &corev1.Namespace{}, client.ObjectKey{Name: byPolicy}, `{"metadata":{"labels":{"`+sizing+`":"`+of+`"}}}`)
 		create(t, clusterPolicy(of, of, func(p *v1beta1.ClusterScalingPolicy) {
@@ -81,38 +86,37 @@ func TestCommandsOfTheHelpPages(t *testing.T) {
 	binary, err := testkit.Plugin()
 	must.Succeed(t, err)
 	path := strings.Join([]string{filepath.Dir(env.Kubectl()), filepath.Dir(binary), os.Getenv("PATH")}, string(os.PathListSeparator))
-	run := func(command string, in client.ObjectKey) (string, error) {
-		words := strings.NewReplacer("NAMESPACE", in.Namespace, "NAME", in.Name, "POD", podOf(in.Name), "verticalscaler-system", own, "shop,billing", in.Namespace)
-		line := words.Replace(command)
+	run := func(command, namespace string) (string, error) {
+		line := strings.NewReplacer("NAMESPACE", namespace, "NAME", "web", "POD", podOf("web"), "verticalscaler-system", own, "shop,billing", namespace).Replace(command)
 		if !strings.Contains(line, " -n ") {
-			line += " -n " + in.Namespace
+			line += " -n " + namespace
 		}
 		started := exec.CommandContext(t.Context(), "sh", "-c", line)
 		started.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig(), "PATH="+path)
 		out, err := started.CombinedOutput()
 		return string(out), err
 	}
+	commands := commandsOfHelpPages(t)
 	for namespace, mode := range namespaces {
-		for _, page := range helpPages {
-			key := client.ObjectKey{Namespace: namespace, Name: strings.TrimSuffix(page, ".md")}
-			testkit.Eventually(t, busy, func() string {
-				if reason := shortOf(t, key); reason == "" || reason == v1beta1.ReasonLearning {
-					return key.String() + " is " + reason
-				}
-				return ""
-			})
-			for _, command := range commandsOf(t, page) {
-				if out, err := run(command, key); err != nil && !slices.ContainsFunc(waysOut, func(words string) bool { return strings.Contains(out, words) }) {
-					t.Errorf("%s, in the mode %s: %s: %v\n%s", page, mode, command, err, out)
-				}
+		testkit.Eventually(t, busy, func() string {
+			if reason := shortOf(t, client.ObjectKey{Namespace: namespace, Name: "web"}); reason == "" || reason == v1beta1.ReasonLearning {
+				return "the scaler is " + reason
 			}
-			vscaler(t, "unfreeze")
+			return ""
+		})
+		for _, command := range commands {
+			if out, err := run(command, namespace); err != nil && !slices.ContainsFunc(waysOut, func(words string) bool { return strings.Contains(out, words) }) {
+				t.Errorf("in the mode %s: %s: %v\n%s", mode, command, err, out)
+			}
+			if strings.Contains(command, "vscaler freeze") {
+				vscaler(t, "unfreeze")
+			}
 		}
 	}
 }
 
-// waysOut are in answers of commands that do nothing, and say why or what does.
-var waysOut = []string{"--detach", "it has the original requests", "no rollback to undo"}
+// waysOut are in answers of commands that do nothing, and say why, or what does it. "check" reports what this cluster lacks.
+var waysOut = []string{"--detach", "it has the original requests", "the operator has decided nothing for it", "no rollback to undo", "a check failed"}
 
 // shortOf is the one word that kubectl get shows for a scaler; empty if it does not exist yet.
 func shortOf(t *testing.T, key client.ObjectKey) string {
