@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/goal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/row"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -255,7 +254,7 @@ func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool)
 // withoutOutliers is the largest of sorted requests that two pods have, if more than two run, and it is enough; else the largest.
 func withoutOutliers(sorted []int64, enough int64) int64 {
 	last := len(sorted) - 1
-	for i := last; i > 0 && last >= goal.FewPods; i-- {
+	for i := last; i > 0 && last >= model.FewPods; i-- {
 		if sorted[i] == sorted[i-1] && sorted[i] >= enough {
 			return sorted[i]
 		}

@@ -126,9 +126,6 @@ func (p Pod) size(of *Change) (dropped model.Obstacles) {
 	return dropped
 }
 
-// FewPods is the largest number of pods without an outlier.
-const FewPods = 2
-
 // memoryOf is the memory of a container: the decided request, and more if one pod of many was OOM-killed with
 // that, as far as any could be raised. The next decision ends that, unless memory is raise-only.
 //
@@ -138,7 +135,7 @@ func (p Pod) memoryOf(of *Change) int64 {
 	most := min(of.Goal.Of(model.Memory).MostRaised, model.Memory.Most())
 	_, hasEnded := of.Goal.Recommendation.ClimbEnd()
 	switch {
-	case decided == 0, has < decided, hasEnded != "", p.AlivePods() <= FewPods:
+	case decided == 0, has < decided, hasEnded != "", p.AlivePods() <= model.FewPods:
 		return decided
 	}
 	wanted := int64(0)

@@ -234,6 +234,9 @@ func (s Situation) IsLeaving(policy Policy, p workload.Pod) bool {
 	return IsAlive(p) && !s.IsActive(policy, p)
 }
 
+// FewPods is the largest number of pods without an outlier: a pod whose memory was raised alone.
+const FewPods = 2
+
 // AlivePods counts the pods that run and are not about to end, whatever their template.
 func (s Situation) AlivePods() int { return s.Count(IsAlive) }
 
