@@ -199,7 +199,7 @@ const (
 	// usage grows with its memory limit. It is not raised further for a time.
 	ReasonRaiseDidNotHelp   = "RaiseDidNotHelp"
 	ReasonUsageFollowsLimit = "UsageFollowsLimit"
-	// ReasonOutlierPod means that one of many pods is OOM-killed at a size that is enough for the others.
+	// ReasonOutlierPod means that one of many pods has more memory than is enough for the others.
 	ReasonOutlierPod = "OutlierPod"
 	// ReasonOperatorCeiling means that the operator's configuration allows no more.
 	ReasonOperatorCeiling = "OperatorCeiling"

@@ -158,14 +158,24 @@ func TestWhatIsDecided(t *testing.T) {
 	rule("A lost status does not leave a new pod small beside resized ones",
 		given(pods(pod("web-1", large()), pod("web-2", small())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
 		"decides app 200m 256Mi (Adopted) · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 1/2 changing")
+	raised := pod("web-2", sized("app", amounts(200, 1024), amounts(400, 2048)))
 	rule("A lost status raises no pod to one that was raised alone, which keeps its memory",
-		given(pods(pod("web-1", large()), pod("web-2", sized("app", amounts(200, 1024), amounts(400, 2048))), pod("web-3", large()), pod("web-4", small())),
+		given(pods(pod("web-1", large()), raised, pod("web-3", large()), pod("web-4", small())),
 			recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
 		"decides app 200m 256Mi (Adopted) · resizes web-4 to app 200m 256Mi of 400m 512Mi · Resizing · 2/4 changing")
-	rule("But if usage needs more than two pods have",
-		given(pods(pod("web-1", large()), pod("web-2", sized("app", amounts(200, 1024), amounts(400, 2048))), pod("web-3", large())),
-			recommends(rec(amounts(190, 300), amounts(80, 100), amounts(400, 2000)))),
-		"decides app - 1024Mi (Adopted) · resizes web-1 to app 200m 1024Mi of 400m 2048Mi · Resizing · 1/3 changing")
+	rule("Nor if the others differ, and usage needs a little more",
+		given(pods(pod("web-1", large()), raised, pod("web-3", sized("app", amounts(200, 240), amounts(400, 480)))),
+			recommends(rec(amounts(190, 260), amounts(80, 100), amounts(400, 2000)))),
+		"decides app - 260Mi (Adopted) · resizes web-1 to app 200m 260Mi of 400m 520Mi · Resizing · 0/3 changing")
+	rule("The other of two pods is raised",
+		given(pods(pod("web-1", large()), raised), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 2000)))),
+		"decides app - 1024Mi (Adopted) · resizes web-1 to app 200m 1024Mi of 400m 2048Mi · Resizing · 1/2 changing")
+	adopted := decidedBefore(func(d *plan.Decision) { d.Reason = plan.DecidedAdopted })
+	later := with(raised, func(p *workload.Pod) { p.Created = noon })
+	rule("It keeps its memory until the next decision", given(adopted, pods(pod("web-1", large()), raised, pod("web-3", large()))),
+		"keeps app 200m 256Mi · OutlierPod: pod web-2: container app has more memory than the other pods, and keeps it until the next decision · 2/3")
+	rule("A pod that was created later is sized as decided", given(adopted, pods(pod("web-1", large()), later, pod("web-3", large()))),
+		"keeps app 200m 256Mi · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 2/3 changing")
 	rule("A lost status does not make a resize that was asked for look applied",
 		given(pods(askedFor(large(), refusedByNode), pod("web-2", small())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
 		"decides app 200m 256Mi (Adopted) · resizes web-2 to app 200m 256Mi of 400m 512Mi · Resizing · 0/2 changing")

@@ -278,7 +278,7 @@ func TestEditsWithoutEffectAreWarnedAbout(t *testing.T) {
 	}
 }
 
-// Who deletes a scaler learns that its policy creates it again, or that pods keep their sizes.
+// The deletion of a scaler is warned about if its policy creates it again, or if pods keep their sizes.
 func TestDeletionsAreWarnedAbout(t *testing.T) {
 	t.Parallel()
 	by := compiled(t, "warnings_deletion.yaml")
@@ -305,9 +305,9 @@ func TestDeletionsAreWarnedAbout(t *testing.T) {
 	}{
 		"of a policy":                          {mine, again, scaler("", "ScalingPolicy", true)},
 		"of a policy, in the mode Recommend":   {mine, again, scaler("Recommend", "ScalingPolicy", false)},
-		"of a policy, detached":                {mine, kept, detached},
+		"of a policy, detached":                {mine, "", detached},
 		"of a policy that is being collected":  {collector, "", scaler("", "ScalingPolicy", true)},
-		"of a ScaledDeployment":                {mine, kept, scaler("", "ScaledDeployment", true)},
+		"of a ScaledDeployment":                {mine, "", scaler("", "ScaledDeployment", true)},
 		"of a user":                            {mine, kept, scaler("", "", true)},
 		"in the mode Initial":                  {mine, kept, scaler("Initial", "", true)},
 		"in the mode Rollout":                  {mine, "", scaler("Rollout", "", true)},

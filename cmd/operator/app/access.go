@@ -14,11 +14,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -282,7 +285,7 @@ func (s Scope) log(to logr.Logger) {
 }
 
 const (
-	// accessCheckInterval is the time between two looks for missing rights. Users who grant one wait for that.
+	// accessCheckInterval is the time between two looks for missing rights. Users wait for that if they apply a file of ours.
 	accessCheckInterval = 15 * time.Second
 	// unwatchedCheckInterval is the time after which the API server is asked although no binding has changed: the rights may have
 	// come with a binding of another name.
@@ -294,10 +297,13 @@ func (a *assembly) addAccessChecker(context.Context) error {
 	if a.check == nil || len(a.scope.Lacks) == 0 {
 		return nil
 	}
-	w := &accessChecker{check: a.check, scope: a.scope, clock: a.clock, restart: a.restart}
+	w := &accessChecker{check: a.check, scope: a.scope, clock: a.clock, hasPolicies: a.hasPolicies, restart: a.restart}
 	if len(a.scope.Namespaces) == 0 {
-		var err error
-		if w.bindings, err = newBindings(a.mgr.GetConfig()); err != nil {
+		api, err := metadata.NewForConfigAndClient(a.mgr.GetConfig(), a.mgr.GetHTTPClient())
+		if err != nil {
+			return fmt.Errorf("creating a client for ClusterRoleBindings: %w", err)
+		}
+		if w.bindings, err = newBindings(api); err != nil {
 			return err
 		}
 	}
@@ -307,15 +313,29 @@ func (a *assembly) addAccessChecker(context.Context) error {
 	return nil
 }
 
+// hasPolicies reports whether there is a policy, as far as the cache knows.
+func (a *assembly) hasPolicies(ctx context.Context) bool {
+	lists := []client.ObjectList{&v1beta1.ScalingPolicyList{}}
+	if a.scope.servesCluster(ClusterPolicies) {
+		lists = append(lists, &v1beta1.ClusterScalingPolicyList{})
+	}
+	return slices.ContainsFunc(lists, func(list client.ObjectList) bool {
+		return a.mgr.GetCache().List(ctx, list, client.Limit(1), client.UnsafeDisableDeepCopy) == nil && meta.LenList(list) > 0
+	})
+}
+
 // accessChecker checks whether the operator has been granted more rights: when a binding has changed, and otherwise seldom.
 type accessChecker struct {
 	check    accessCheck
 	scope    Scope
 	clock    clock.WithTicker
 	bindings *bindings // nil if the operator is limited to some namespaces
-	restart  func()    // called once when there are more rights
+	// hasPolicies reports whether there is a policy. Without any, and without bindings, nobody asks for the rights for policies.
+	hasPolicies func(context.Context) bool
+	restart     func() // called once when there are more rights
 
-	asked time.Time // the last time at which the API server was asked
+	asked    time.Time // the last time at which the API server was asked
+	askUntil time.Time // it is asked often until then: a new right may take a moment, and a request may fail
 }
 
 // NeedLeaderElection returns false: every replica checks, because each has its own caches.
@@ -349,17 +369,30 @@ func (w *accessChecker) Start(ctx context.Context) error {
 // isDue reports whether it is time to ask the API server.
 func (w *accessChecker) isDue() bool {
 	now := w.clock.Now()
-	isWatched := w.bindings != nil && !w.bindings.isForbidden.Load()
-	if isWatched && !w.bindings.changed.Swap(false) && now.Sub(w.asked) < unwatchedCheckInterval {
-		return false
+	if w.isWatched() {
+		if w.bindings.changed.Swap(false) {
+			w.askUntil = now.Add(time.Minute)
+		}
+		if now.After(w.askUntil) && now.Sub(w.asked) < unwatchedCheckInterval {
+			return false
+		}
 	}
 	w.asked = now
 	return true
 }
 
+// isWatched reports whether bindings tell when the operator may have got more rights. Without those to watch workloads, nothing
+// works, and no time is lost.
+func (w *accessChecker) isWatched() bool {
+	return w.bindings != nil && !w.bindings.isForbidden.Load() && w.scope.missing(Watching, metav1.NamespaceAll) == ""
+}
+
 // improved reports whether the operator has got the rights for a feature that it does without.
 func (w *accessChecker) improved(ctx context.Context) (bool, error) {
 	for _, l := range w.scope.Lacks {
+		if l.isForPolicies() && !w.isWatched() && !w.hasPolicies(ctx) {
+			continue
+		}
 		missing, err := w.check.missing(ctx, l.Namespace, rightsFor[l.Feature])
 		if missing == "" || err != nil {
 			return err == nil, err

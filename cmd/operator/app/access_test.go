@@ -102,8 +102,14 @@ func TestTheRoleGrantsWhatTheCachesNeed(t *testing.T) {
 			if strings.HasPrefix(file, "rbac/manager") && !slices.Contains(rule.Verbs, "watch") {
 				continue // not read through a cache
 			}
-			if slices.Equal(rule.APIGroups, []string{"autoscaling.k8s.io"}) || slices.Equal(rule.APIGroups, []string{"rbac.authorization.k8s.io"}) {
-				continue // not in the cache, and optional
+			switch rule.APIGroups[0] {
+			case "autoscaling.k8s.io":
+				continue // read without a cache, and optional
+			case rbacv1.GroupName:
+				if !slices.Equal(rule.ResourceNames, optionalBindings) {
+					t.Errorf("%s allows to watch the bindings %q", file, rule.ResourceNames)
+				}
+				continue
 			}
 			for _, verb := range rule.Verbs {
 				if strings.HasPrefix(file, "rbac/manager") && verb != "list" && verb != "watch" {
@@ -164,22 +170,28 @@ func TestImprovedRights(t *testing.T) {
 	bank, nodes, metrics := Lack{Feature: Watching, Namespace: "bank"}, Lack{Feature: Nodes}, Lack{Feature: Metrics}
 	policies := []Lack{{Feature: PolicyNamespaces}, {Feature: PolicyScalers}}
 	for name, tc := range map[string]struct {
-		lacks    []Lack
-		granted  func(namespace string, r right) bool
-		improved bool
+		lacks                  []Lack
+		granted                func(namespace string, r right) bool
+		hasPolicies, isWatched bool
+		improved               bool
 	}{
-		"no right is missing":                    {nil, func(string, right) bool { return true }, false},
-		"a namespace can be read":                {[]Lack{bank}, func(namespace string, _ right) bool { return namespace == "bank" }, true},
-		"only another namespace can":             {[]Lack{bank}, func(namespace string, _ right) bool { return namespace == "shop" }, false},
-		"nodes can be read":                      {[]Lack{nodes}, func(_ string, r right) bool { return r.resource == "nodes" }, true},
-		"nodes can only be listed":               {[]Lack{nodes}, func(_ string, r right) bool { return r.verb == "list" }, false},
-		"rights for policies":                    {policies, func(_ string, r right) bool { return r.resource == "verticalscalers" }, true},
-		"tokens can be reviewed, but not access": {[]Lack{metrics}, func(_ string, r right) bool { return r.resource == "tokenreviews" }, false},
+		"no right is missing":                    {nil, func(string, right) bool { return true }, true, false, false},
+		"a namespace can be read":                {[]Lack{bank}, func(namespace string, _ right) bool { return namespace == "bank" }, false, false, true},
+		"only another namespace can":             {[]Lack{bank}, func(namespace string, _ right) bool { return namespace == "shop" }, false, false, false},
+		"nodes can be read":                      {[]Lack{nodes}, func(_ string, r right) bool { return r.resource == "nodes" }, false, true, true},
+		"nodes can only be listed":               {[]Lack{nodes}, func(_ string, r right) bool { return r.verb == "list" }, false, true, false},
+		"rights for policies":                    {policies, func(_ string, r right) bool { return r.resource == "verticalscalers" }, true, false, true},
+		"rights for policies, and there is none": {policies, func(string, right) bool { return true }, false, false, false},
+		"the same, and a binding has changed":    {policies, func(string, right) bool { return true }, false, true, true},
+		"tokens can be reviewed, but not access": {[]Lack{metrics}, func(_ string, r right) bool { return r.resource == "tokenreviews" }, true, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &accessChecker{
 				check: func(_ context.Context, namespace string, r right) (bool, error) { return tc.granted(namespace, r), nil },
-				scope: Scope{Lacks: tc.lacks},
+				scope: Scope{Lacks: tc.lacks}, hasPolicies: func(context.Context) bool { return tc.hasPolicies },
+			}
+			if tc.isWatched {
+				w.bindings = &bindings{}
 			}
 			if improved, err := w.improved(t.Context()); improved != tc.improved || err != nil {
 				t.Errorf("improved() = %t, %v; want %t", improved, err, tc.improved)
@@ -202,7 +214,8 @@ func TestRightsAreAskedForWhenABindingHasChanged(t *testing.T) {
 		{nil, time.Minute, true},
 		{nil, accessCheckInterval, false},
 		{func() { w.bindings.changed.Store(true) }, accessCheckInterval, true},
-		{nil, accessCheckInterval, false},
+		{nil, accessCheckInterval, true}, // a new right may take a moment
+		{nil, time.Minute, false},
 		{func() { w.bindings.isForbidden.Store(true) }, accessCheckInterval, true},
 		{nil, accessCheckInterval, true},
 	} {

@@ -81,7 +81,7 @@ type Options struct {
 // until the context ends.
 //
 // The operator skips a namespace that it cannot read, because the namespace does not exist
-// or because rights are missing. It notices within 15 s that it has them. A cache
+// or because rights are missing. It notices later that it has them. A cache
 // cannot be extended to another namespace, so the operator then restarts the manager in the
 // same process.
 func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Operator, o Options, namespaces ...string) error {

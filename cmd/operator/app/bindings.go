@@ -14,14 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
 // optionalBindings are the ClusterRoleBindings of recreate.yaml and policies.yaml, which may be applied at any time.
 var optionalBindings = []string{"verticalscaler-manager-policies", "verticalscaler-manager-recreate"}
 
-// bindings tell when the operator may have got more rights.
+// bindings notice when the operator may have got more rights.
 type bindings struct {
 	informers []cache.SharedIndexInformer
 	changed   atomic.Bool
@@ -30,11 +29,7 @@ type bindings struct {
 }
 
 // newBindings is a watch of the metadata of the optional bindings.
-func newBindings(config *rest.Config) (*bindings, error) {
-	api, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating a client for ClusterRoleBindings: %w", err)
-	}
+func newBindings(api metadata.Interface) (*bindings, error) {
 	b := &bindings{}
 	for _, name := range optionalBindings {
 		informer := metadatainformer.NewFilteredMetadataInformer(api, rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), metav1.NamespaceAll, 0, cache.Indexers{},

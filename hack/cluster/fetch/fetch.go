@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// release is what is downloaded, and from where.
+// release has the versions of the programs, and their addresses.
 type release struct {
 	kubernetes, etcd, arch string
 	kubernetesURL, etcdURL string
@@ -35,7 +35,7 @@ type program struct {
 	sums string
 }
 
-// programs are what a control plane needs, the largest first.
+// programs are the programs of a control plane, the largest first.
 func (r release) programs() (all []program) {
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"} {
 		url := fmt.Sprintf("%s/%s/bin/linux/%s/%s", r.kubernetesURL, r.kubernetes, r.arch, name)
@@ -52,7 +52,7 @@ type fetcher struct {
 	progress                  io.Writer
 }
 
-// fetch puts a program into the folder, unless it is there. What is there has been checked.
+// fetch puts a program into the folder, unless it is there: each is checked before it gets its name.
 func (f fetcher) fetch(ctx context.Context, p program, folder string) error {
 	target := filepath.Join(folder, p.name)
 	if _, err := os.Stat(target); err == nil {
@@ -73,7 +73,7 @@ func (f fetcher) fetch(ctx context.Context, p program, folder string) error {
 		return err
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); got != want {
-		return fmt.Errorf("%s has the checksum %s, and its release says %s", p.url, got, want)
+		return fmt.Errorf("%s has the checksum %s, and %s in its release", p.url, got, want)
 	}
 	if strings.HasSuffix(p.url, ".tar.gz") {
 		if file, err = extracted(file, p.name, folder); err != nil {
@@ -103,9 +103,10 @@ func (f fetcher) checksum(ctx context.Context, p program) (string, error) {
 	return "", fmt.Errorf("%s has no checksum of %s", p.sums, name)
 }
 
-// get copies a file of the server, and tells the progress of a file with a name.
+// get copies a file of the server, and reports the progress of a file with a name.
 func (f fetcher) get(ctx context.Context, url, name string, to io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
+	asked := ctx
+	ctx, cancel := context.WithCancel(asked)
 	defer cancel()
 	silence := time.AfterFunc(f.answerWithin, cancel)
 	defer silence.Stop()
@@ -115,6 +116,8 @@ func (f fetcher) get(ctx context.Context, url, name string, to io.Writer) error 
 	}
 	answer, err := http.DefaultClient.Do(request)
 	switch {
+	case asked.Err() != nil:
+		return asked.Err()
 	case ctx.Err() != nil:
 		return fmt.Errorf("no answer in %s from %s", f.answerWithin, url)
 	case err != nil:
@@ -126,6 +129,8 @@ func (f fetcher) get(ctx context.Context, url, name string, to io.Writer) error 
 	}
 	body := &transfer{Reader: answer.Body, name: name, total: answer.ContentLength, to: f.progress, last: time.Now(), received: func() { silence.Reset(f.stallsAfter) }}
 	switch _, err := io.Copy(to, body); {
+	case asked.Err() != nil:
+		return asked.Err()
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s has sent nothing for %s", url, f.stallsAfter)
 	case err != nil:
@@ -152,7 +157,7 @@ func (t *transfer) Read(b []byte) (int, error) {
 	t.done += int64(n)
 	if now := time.Now(); t.name != "" && (now.Sub(t.last) >= 2*time.Second || err == io.EOF) {
 		t.last = now
-		fmt.Fprintf(t.to, "localcluster: %s, %d of %d MB\n", t.name, t.done>>20, t.total>>20)
+		fmt.Fprintf(t.to, "localcluster: %s, %d of %d MB\n", t.name, t.done>>20, max(t.done, t.total)>>20)
 	}
 	return n, err
 }

@@ -95,7 +95,7 @@ func TestProgramsAreFetchedOnce(t *testing.T) {
 	}
 }
 
-// What cannot be had, or is not what its release says, is an error, and leaves no file.
+// A program that cannot be had, or has another checksum, is an error, and leaves no file.
 func TestWhatIsNotFetched(t *testing.T) {
 	only := func(suffix string, does http.HandlerFunc) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, r *http.Request) bool {
@@ -117,7 +117,7 @@ func TestWhatIsNotFetched(t *testing.T) {
 		want   string
 	}{
 		"another program":   {patient, only("/kubectl", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "else") }), "kubectl: "},
-		"another checksum":  {patient, only("/kubectl.sha256", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "0") }), "its release says 0"},
+		"another checksum":  {patient, only("/kubectl.sha256", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "0") }), "and 0 in its release"},
 		"no checksum of it": {patient, only("/SHA256SUMS", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "1  else.tar.gz") }), "has no checksum of etcd-v3-linux-amd64.tar.gz"},
 		"part of a program": {patient, only("/kubectl", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "99")

@@ -95,7 +95,7 @@ type Row struct {
 	// ObservedSeconds is the usage behind the scaler's recommendation. 0 without a scaler.
 	ObservedSeconds int64 `json:"observedSeconds,omitempty"`
 	// UsageNow is true if the first rule has the usage of one moment, and no recommendation. It has no peaks and no margin, so
-	// the sums and the requests for Git are those of today.
+	// sums and requests for Git have today's requests.
 	UsageNow bool `json:"usageNow,omitempty"`
 	// Rules are today's requests, the rules' requests in order, and the requests for Git.
 	Rules []Result `json:"rules"`

@@ -211,9 +211,10 @@ func differs(current, target int64, tolerance float64) bool {
 }
 
 // currentRequest is the current request: as decided, or else the largest among the running pods (a lost status must not make a
-// resized pod look small), but for memory that one pod of many was raised to alone, or else the template's. isUnsettled reports whether no decision has it, although one is needed. After
-// a lost status, that is so if the pods disagree or a kubelet has not applied it. It is also so if nothing is decided and new
-// pods would not get the size of resized pods. Startup boosts need a decision, too: to start from and to return to.
+// resized pod look small), or else the template's. For memory, see withoutOutlier. isUnsettled reports whether no decision has
+// it, although one is needed. After a lost status, that is so if the pods disagree or a kubelet has not applied it. It is also
+// so if nothing is decided and new pods would not get the size of resized pods. Startup boosts need a decision, too: to start
+// from and to return to.
 func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool) {
 	c, r := q.container, q.Resource
 	if q.decided > 0 {
@@ -240,7 +241,7 @@ func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool)
 	case current == 0:
 		return r.Request(c.Resources), false
 	case least != current && r.IsMemory():
-		return withoutOutliers(declaredByPods, max(q.Template, r.Of(c.Recommendation.Target), q.oomFloor())), true
+		return withoutOutlier(declaredByPods, max(r.Of(c.Recommendation.Target), q.oomFloor())), true
 	case least != current:
 		return current, true
 	case e.policy.InPlace() && r.Boost(c.Policy) != nil:
@@ -251,13 +252,12 @@ func (e *evaluation) currentRequest(q request) (current int64, isUnsettled bool)
 	return current, current != q.Template
 }
 
-// withoutOutliers is the largest of sorted requests that two pods have, if more than two run, and it is enough; else the largest.
-func withoutOutliers(sorted []int64, enough int64) int64 {
+// withoutOutlier is the largest of sorted requests of memory; with more than two pods, the second largest, or what usage and OOM
+// kills need if that is more. One pod may have been raised alone, which does not raise the others.
+func withoutOutlier(sorted []int64, needs int64) int64 {
 	last := len(sorted) - 1
-	for i := last; i > 0 && last >= model.FewPods; i-- {
-		if sorted[i] == sorted[i-1] && sorted[i] >= enough {
-			return sorted[i]
-		}
+	if last < model.FewPods {
+		return sorted[last]
 	}
-	return sorted[last]
+	return min(sorted[last], max(sorted[last-1], needs))
 }

@@ -20,7 +20,7 @@ const (
 	DecidedLowerBound = "LowerBound" // a request is below the lower bound: usage needs more now
 	DecidedScaleUp    = "ScaleUp"    // a request is below its target
 	DecidedScaleDown  = "ScaleDown"  // a request is above its upper bound
-	DecidedAdopted    = "Adopted"    // no decision tells the request, and the pods do not all have it applied, or new pods would not get it: the largest is kept
+	DecidedAdopted    = "Adopted"    // no decision tells the request, and the pods do not all have it applied, or new pods would not get it: what the pods have is kept
 )
 
 // Requests are requests by container.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -60,7 +61,7 @@ func ExitCode(err error) int {
 }
 
 // refused are the parts of an error of the API server that name a user, a verb and a namespace.
-var refused = regexp.MustCompile(`User "([^"]+)" cannot ([a-z]+) .* in the namespace "([^"]+)"`)
+var refused = regexp.MustCompile(`User ("[^ ]+") cannot ([a-z]+) .* in the namespace "([^"]+)"`)
 
 // withRole adds the command that grants a right on one of our kinds to an error that names the right.
 func withRole(err error) error {
@@ -76,12 +77,17 @@ func withRole(err error) error {
 		return fmt.Errorf("%w\nThe built-in roles may lack this right. An administrator can bind the ClusterRole verticalscaler-viewer to read, "+
 			"verticalscaler-editor to write, and verticalscaler-resizer for scalers in the mode InPlace", err)
 	}
-	user, namespace, role := parts[1], parts[3], "verticalscaler-editor"
-	if slices.Contains([]string{"get", "list", "watch"}, parts[2]) {
-		role = "verticalscaler-viewer"
+	user, quoteErr := strconv.Unquote(parts[1])
+	if quoteErr != nil {
+		return err
 	}
-	return fmt.Errorf("%w\nThe built-in roles may lack this right. An administrator can grant it:\n"+
-		"kubectl create rolebinding %s -n %s --clusterrole=%s --user=%q", err, role, namespace, role, user)
+	namespace, role, more := parts[3], "verticalscaler-editor", ", and with verticalscaler-resizer for scalers in the mode InPlace"
+	if slices.Contains([]string{"get", "list", "watch"}, parts[2]) {
+		role, more = "verticalscaler-viewer", ""
+	}
+	name := role + "-" + strings.NewReplacer("/", "-", "%", "-").Replace(user) // which such a name may not have
+	return fmt.Errorf("%w\nThe built-in roles may lack this right. An administrator can grant it%s:\n"+
+		"kubectl create rolebinding '%s' -n %s --clusterrole=%s --user='%s'", err, more, name, namespace, role, user)
 }
 
 //go:embed help

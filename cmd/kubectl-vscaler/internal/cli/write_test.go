@@ -62,12 +62,13 @@ func TestAMissingRightNamesTheCommand(t *testing.T) {
 		return fmt.Errorf("calling: %w", apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: "verticalscalers"}, "web", errors.New(message)))
 	}
 	of := func(verb string) string {
-		return `User "dev" cannot ` + verb + ` resource "verticalscalers" in API group "autoscaling.verticalscaler.io" in the namespace "shop"`
+		return `User "CORP\\dev" cannot ` + verb + ` resource "verticalscalers" in API group "autoscaling.verticalscaler.io" in the namespace "shop"`
 	}
 	for message, want := range map[string]string{
-		of("create"): `kubectl create rolebinding verticalscaler-editor -n shop --clusterrole=verticalscaler-editor --user="dev"`,
-		of("list"):   `kubectl create rolebinding verticalscaler-viewer -n shop --clusterrole=verticalscaler-viewer --user="dev"`,
-		"no":         "bind the ClusterRole verticalscaler-viewer to read",
+		of("create"): `, and with verticalscaler-resizer for scalers in the mode InPlace:
+kubectl create rolebinding 'verticalscaler-editor-CORP\dev' -n shop --clusterrole=verticalscaler-editor --user='CORP\dev'`,
+		of("list"): `kubectl create rolebinding 'verticalscaler-viewer-CORP\dev' -n shop --clusterrole=verticalscaler-viewer --user='CORP\dev'`,
+		"no":       "bind the ClusterRole verticalscaler-viewer to read",
 	} {
 		if got := withRole(forbidden(v1beta1.GroupVersion.Group, message)).Error(); !strings.Contains(got, message) || !strings.Contains(got, want) {
 			t.Error(got)

@@ -37,13 +37,16 @@ func newNursery() (*nursery, error) {
 	return &nursery{lifeline: write, lifelineRead: read}, err
 }
 
-// programOf is the program of a component: a file of its name beside this one, or else this file itself.
+// HasPrograms is true if components are programs beside this file. Then this file has only the others.
+var HasPrograms bool
+
+// programOf is the program of a component: this file itself, or one of the component's name beside it.
 func programOf(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	if beside := filepath.Join(filepath.Dir(self), name); isFile(beside) {
+	if beside := filepath.Join(filepath.Dir(self), name); HasPrograms && isFile(beside) {
 		return beside, nil
 	}
 	return self, nil
