@@ -330,7 +330,7 @@ type accessChecker struct {
 	scope    Scope
 	clock    clock.WithTicker
 	bindings *bindings // nil if the operator is limited to some namespaces
-	// hasPolicies reports whether there is a policy. Without any, and without bindings, nobody asks for the rights for policies.
+	// hasPolicies reports whether there is a policy. Without any, and without bindings, the rights for policies do not matter.
 	hasPolicies func(context.Context) bool
 	restart     func() // called once when there are more rights
 

@@ -71,7 +71,7 @@ func TestBindingsAreWatchedByName(t *testing.T) {
 	}
 }
 
-// The watched bindings are those of the files that users apply later.
+// The files that users apply later have the watched bindings.
 func TestTheWatchedBindingsArePublished(t *testing.T) {
 	for i, file := range []string{"policies.yaml", "recreate.yaml"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "..", "dist", file))

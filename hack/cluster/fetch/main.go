@@ -1,9 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command fetch downloads the released programs of a control plane, which need not be compiled then. Their versions are those of
-// hack/cluster/build.sh. It checks each with the checksum that its release publishes, and keeps it in a folder of the user's
-// cache, whose name it prints.
+// Command fetch downloads the released programs of a control plane, which need not be compiled then. Script build.sh sets the
+// versions. The command checks each program with the checksum that its release publishes, keeps it in a folder of the user's
+// cache, and prints the name of that folder.
 //
 // A program that is in the folder is not downloaded again. With any error, or without an answer in three seconds, it fails, and
 // the caller compiles the programs.

@@ -151,8 +151,8 @@ func (p Pod) memoryOf(of *Change) int64 {
 	return max(decided, min(wanted, of.Goal.Of(model.Memory).Allowed.Fit(wanted)))
 }
 
-// adopted is the memory that a pod of many keeps if the decision has only adopted requests of pods: see decision.withoutOutlier.
-// A decision that changes more ends that, as it ends the raise of an outlier.
+// adopted is the memory that a pod of many keeps if the decision has only adopted requests of pods. A decision that changes more
+// ends that, as it ends the raise of an outlier.
 func (p Pod) adopted(of *Change) int64 {
 	if of.Goal.Requests.MemoryBytes == 0 || !p.Decision.HasReason(model.DecidedAdopted) || p.Created.After(p.Decision.Time) || p.AlivePods() <= model.FewPods {
 		return 0
