@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -229,8 +230,17 @@ func onVPAError(informer toolscache.SharedIndexInformer, changed func(workload.V
 			log.FromContext(ctx).Info("Cannot read VerticalPodAutoscalers; conflicts with them are not detected", "error", lastError)
 		}
 		failed()
+		if apierrors.IsNotFound(err) { // before the reflector asks again
+			select {
+			case <-ctx.Done():
+			case <-time.After(notServedInterval):
+			}
+		}
 	}
 }
+
+// notServedInterval is the time between two requests for an API that is not served: VPA is installed rarely.
+const notServedInterval = 2 * time.Minute
 
 // listThenWatch lists before it watches. So an unknown resource fails at once, without an attempt
 // to stream the list first.
