@@ -89,8 +89,9 @@ fetched() {
 	local etcd
 	[[ $tags == '' && ${LOCALCLUSTER_FETCH:-} != off ]] || return 1
 	etcd=$(sed -n 's|^\tgo.etcd.io/etcd/server/v3 ||p' go.mod)
+	go build -trimpath -buildvcs=false -o "$root/fetch" ./fetch
 	# shellcheck disable=SC2086 # several flags
-	go run -trimpath -buildvcs=false ./fetch -kubernetes "$kubernetes" -etcd "$etcd" ${LOCALCLUSTER_FETCH_FLAGS:-} || {
+	"$root/fetch" -kubernetes "$kubernetes" -etcd "$etcd" ${LOCALCLUSTER_FETCH_FLAGS:-} || {
 		say "building them from source"
 		return 1
 	}

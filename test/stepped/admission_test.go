@@ -59,7 +59,7 @@ func installedPolicies(t *testing.T) map[string]*admissionregistrationv1.Validat
 			installed[name] = &list.Items[i]
 		}
 	}
-	if len(installed) != 13 {
+	if len(installed) != 14 {
 		t.Fatalf("%d policies are installed", len(installed))
 	}
 	return installed

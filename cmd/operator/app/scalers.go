@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/newpods"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
@@ -95,5 +96,5 @@ func (a *assembly) watchVPAs() (*inventory.VPAs, error) {
 		return nil, fmt.Errorf("creating a client for the metadata of VerticalPodAutoscalers: %w", err)
 	}
 	namespaces, _ := a.scope.readable()
-	return &inventory.VPAs{Client: reader, Metadata: watcher, Namespaces: namespaces}, nil
+	return &inventory.VPAs{Client: reader, Metadata: watcher, Namespaces: namespaces, Clock: clock.RealClock{}}, nil
 }

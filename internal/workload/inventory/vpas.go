@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -45,6 +46,8 @@ type VPAs struct {
 	Metadata metadata.Interface
 	// Namespaces are the namespaces to read; an empty list means all.
 	Namespaces []string
+	// Clock is the time until an API that is not served is asked for again.
+	Clock clock.Clock
 
 	vpas *records[*vpaRecord]
 	// failed has, for each informer, a channel that its first error closes.
@@ -101,7 +104,7 @@ func (v *VPAs) Follow(ctx context.Context, changed func(workload.VPA)) {
 	for _, informer := range v.vpas.informers {
 		failed := make(chan struct{})
 		v.failed = append(v.failed, failed)
-		_ = informer.SetWatchErrorHandlerWithContext(onVPAError(informer, changed, sync.OnceFunc(func() { close(failed) })))
+		_ = informer.SetWatchErrorHandlerWithContext(onVPAError(informer, v.Clock, changed, sync.OnceFunc(func() { close(failed) })))
 		_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(object any) { changed(recordOf[*vpaRecord](object).vpa) },
 			UpdateFunc: func(old, object any) {
@@ -216,7 +219,7 @@ func (s *vpaSource) complete(ctx context.Context, e watch.Event) (watch.Event, b
 
 // onVPAError returns the handler of errors of an informer, which retries after less than a minute. If the API is not
 // served, or the right is missing, all records are dropped.
-func onVPAError(informer toolscache.SharedIndexInformer, changed func(workload.VPA), failed func()) toolscache.WatchErrorHandlerWithContext {
+func onVPAError(informer toolscache.SharedIndexInformer, by clock.Clock, changed func(workload.VPA), failed func()) toolscache.WatchErrorHandlerWithContext {
 	lastError := ""
 	return func(ctx context.Context, _ *toolscache.Reflector, err error) {
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
@@ -233,7 +236,7 @@ func onVPAError(informer toolscache.SharedIndexInformer, changed func(workload.V
 		if apierrors.IsNotFound(err) { // before the reflector asks again
 			select {
 			case <-ctx.Done():
-			case <-time.After(notServedInterval):
+			case <-by.After(notServedInterval):
 			}
 		}
 	}

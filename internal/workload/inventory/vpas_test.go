@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -143,7 +144,7 @@ func (n *news) are(t *testing.T, want string) {
 // follow starts to watch, and returns the changes.
 func follow(t *testing.T, s *served, namespaces ...string) (*inventory.VPAs, *news) {
 	t.Helper()
-	v := &inventory.VPAs{Client: s, Metadata: metadataOf{served: s}, Namespaces: namespaces}
+	v := &inventory.VPAs{Client: s, Metadata: metadataOf{served: s}, Namespaces: namespaces, Clock: clock.RealClock{}}
 	n := &news{}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
