@@ -36,6 +36,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/policies"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
@@ -209,6 +210,7 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 	missing := installedPolicies(t)
 	delete(missing, "warnings") // They refuse nothing.
 	delete(missing, "warnings-target")
+	delete(missing, "warnings-deletion")
 	for _, c := range []struct {
 		policy, what string
 		refused      func() error
@@ -333,6 +335,20 @@ func TestATenantIsWarnedOfImplausibleSpecs(t *testing.T) {
 			if !strings.Contains(all, words) {
 				return fmt.Sprintf("warned of %q, not %q", all, words)
 			}
+		}
+		return ""
+	})
+	decided := testkit.Scaler(namespace, "decided", "web")
+	must.Succeed(t, env.Client.Create(t.Context(), decided))
+	decided.Status.Decision = &v1beta1.Decision{Time: metav1.Now(), Reason: plan.DecidedScaleUp}
+	must.Succeed(t, env.Client.Status().Update(t.Context(), decided))
+	learned(t, func() string {
+		if err := c.Delete(t.Context(), decided, client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		want := "keep their sizes until they are replaced: kubectl rollout restart deployment/web -n " + namespace
+		if all := strings.Join(h.taken(), "\n"); !strings.Contains(all, want) {
+			return fmt.Sprintf("warned of %q, not %q", all, want)
 		}
 		return ""
 	})
