@@ -323,13 +323,13 @@ func TestTheVPAAPIIsInstalledLaterAndRemoved(t *testing.T) {
 				s := serve(vpaOf("shop", "v", "web"))
 				s.refuse(refusal)
 				v, _ := follow(t, s, "shop") // does not wait for the API
-				time.Sleep(10 * time.Minute) // by the bubble's clock, like all times here
+				time.Sleep(10 * time.Minute) // by the bubble's clock: no time passes
 				has(t, v, deployment("shop", "web"), "[]")
 				if lists := s.reads(); refusal == notServed && lists > 6 {
 					t.Errorf("%d requests in 10 minutes, although the API is not served", lists)
 				}
 				s.refuse(nil)
-				time.Sleep(3 * time.Minute) // until the next retry
+				time.Sleep(3 * time.Minute) // by the bubble's clock: until the next retry
 				has(t, v, deployment("shop", "web"), "[shop/v]")
 				s.refuse(refusal)
 				s.watch.Stop()

@@ -430,7 +430,7 @@ func pastUsage(o *past.Options, config func() (*rest.Config, error), now time.Ti
 		case apierrors.IsForbidden(err):
 			return "", "", err
 		case err != nil:
-			return checkFailed, err.Error(), nil //nolint:nilerr // it is what is found
+			return checkFailed, err.Error(), nil //nolint:nilerr // the finding
 		}
 		source, err := o.Source()
 		if err != nil {
