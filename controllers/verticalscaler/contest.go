@@ -126,12 +126,11 @@ func contestedLeaves(spec *corev1.PodSpec, sizes []plan.Size) (leaves []ownershi
 }
 
 // resourcesIn are the resources of the containers that the sizes are of.
-func resourcesIn(containers []workload.Container, sizes []plan.Size) map[string]workload.Resources {
-	out := map[string]workload.Resources{}
+func resourcesIn(containers []workload.Container, sizes []plan.Size) (out workload.Reported) {
 	for _, size := range sizes {
 		for _, c := range containers {
 			if c.Name == size.Container {
-				out[c.Name] = c.Resources
+				out = append(out, workload.NamedResources{Name: c.Name, Resources: c.Resources})
 			}
 		}
 	}

@@ -41,7 +41,7 @@ func TestOnlyWhatDiffersIsContested(t *testing.T) {
 func TestWhetherAResizeWasChangedByAnotherController(t *testing.T) {
 	small := workload.Resources{Requests: quantity.Amounts{CPUMillis: 100}}
 	large := workload.Resources{Requests: quantity.Amounts{CPUMillis: 300}}
-	ours := remembered{generation: 3, sizes: map[string]workload.Resources{"app": large, "gone": large}}
+	ours := remembered{generation: 3, sizes: workload.Reported{}.With("app", large).With("gone", large)}
 	pod := func(generation int64, r workload.Resources) workload.Pod {
 		return workload.Pod{Generation: generation, Containers: []workload.Container{{Name: "app", Resources: r}}}
 	}
@@ -68,7 +68,7 @@ func TestWhetherAResizeWasChangedByAnotherController(t *testing.T) {
 func TestWhatIsCountedIsForgottenUnlessWeHaveResizedAgain(t *testing.T) {
 	scaler := types.NamespacedName{Namespace: "shop", Name: "web"}
 	var r Reconciler
-	sizes := map[string]workload.Resources{"app": {}}
+	sizes := workload.Reported{{Name: "app"}}
 	r.memory.changePod(scaler, "a", func(m *remembered) { m.generation, m.sizes = 3, sizes })
 	r.memory.changePod(scaler, "b", func(m *remembered) { m.generation, m.sizes = 5, sizes })
 	r.acknowledge(scaler, map[types.UID]int64{"a": 4, "b": 4})

@@ -80,7 +80,7 @@ type remembered struct {
 	// at is the time of the write that led to that generation.
 	at time.Time
 	// sizes are the sizes of the resized containers after it.
-	sizes    map[string]workload.Resources
+	sizes    workload.Reported
 	rejected []rejectedUntil
 	// withdrawals counts the resizes of the pod withdrawn in a row.
 	withdrawals int
@@ -110,8 +110,8 @@ func (m remembered) isUndone(pod workload.Pod) bool {
 	if pod.Generation <= m.generation {
 		return false
 	}
-	for name, ours := range m.sizes {
-		if c, ok := pod.Container(name); ok && c.Resources != ours {
+	for _, ours := range m.sizes {
+		if c, ok := pod.Container(ours.Name); ok && c.Resources != ours.Resources {
 			return true
 		}
 	}

@@ -53,7 +53,7 @@ func sizing(vs *v1beta1.VerticalScaler) *scope {
 	app := workload.Container{Name: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 50}}}
 	sized := workload.Container{Name: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 100}}}
 	pod := runningPod("web-1", sized)
-	pod.Actual = map[string]workload.Resources{"app": sized.Resources}
+	pod.Actual = workload.Reported{}.With("app", sized.Resources)
 	s := &scope{scaler: vs, now: noon, status: *vs.Status.DeepCopy()}
 	s.observation.deployment = &appsv1.Deployment{}
 	s.observation.situation = plan.Situation{

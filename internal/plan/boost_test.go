@@ -109,7 +109,7 @@ func runs(since time.Time, restarted bool) []workload.Run {
 }
 
 func TestBoost(t *testing.T) {
-	later := with(starting(10*time.Second, pod("web-1", double())), func(p *workload.Pod) { p.Actual["app"] = small().Resources })
+	later := with(starting(10*time.Second, pod("web-1", double())), func(p *workload.Pod) { p.Actual = p.Actual.With("app", small().Resources) })
 	rule := rulesOf(t)
 	rule("A new pod gets what is decided, and more CPU", given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", small())))),
 		"keeps app 200m 256Mi · resizes web-1 to app 400m 256Mi of 800m 512Mi · Resizing · 0/1 changing, again in 10m51s")
@@ -232,7 +232,7 @@ func restartsForCPU(c workload.Container) workload.Container {
 // A boost waits for no other resize, and no resize waits for it.
 func TestBoostsAndOtherSteps(t *testing.T) {
 	flying := func(name string) workload.Pod {
-		return with(pod(name, large()), func(p *workload.Pod) { p.Actual["app"] = small().Resources })
+		return with(pod(name, large()), func(p *workload.Pod) { p.Actual = p.Actual.With("app", small().Resources) })
 	}
 	rule := rulesOf(t)
 	rule("A boost comes first", given(decidedBefore(recently), boosts(), pods(pod("web-1", small()), starting(10*time.Second, pod("web-2", large())))),
@@ -243,7 +243,7 @@ func TestBoostsAndOtherSteps(t *testing.T) {
 		"keeps app 200m 256Mi · Resizing · 0/2 changing, again in 9m0s")
 	rule("The kubelet has ten minutes for the end of one, too",
 		given(decidedBefore(), boosts(), pods(with(resizedAt(time.Minute, started(2*time.Minute, pod("web-1", large()))), func(p *workload.Pod) {
-			p.Started, p.Actual["app"] = noon.Add(-time.Hour), double().Resources
+			p.Started, p.Actual = noon.Add(-time.Hour), p.Actual.With("app", double().Resources)
 		}))),
 		"keeps app 200m 256Mi · Resizing · 0/1 changing, again in 9m0s")
 	rule("What is contested holds boosts, too", given(decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }), boosts(), pods(starting(10*time.Second, pod("web-1", large())))),

@@ -126,7 +126,7 @@ func TestCeilings(t *testing.T) {
 		"decides app 4000m - (Bounds) · resizes web-1 to app 4000m 128Mi of - - · Resizing · 0/1 changing")
 	rule("What the kernel rounds is no reason to lower a request",
 		has(4000, pods(with(pod("web-1", sized("app", amounts(4000, 128), quantity.Amounts{})), func(p *workload.Pod) {
-			p.Actual["app"] = sized("app", amounts(3990, 128), quantity.Amounts{}).Resources
+			p.Actual = p.Actual.With("app", sized("app", amounts(3990, 128), quantity.Amounts{}).Resources)
 		})), wants(6000), mostPerContainer(2000, 0)),
 		"keeps app 4000m - · OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container) · 1/1 applied")
 	rule("A container without a request gets none once the others use up the pod's ceiling",
@@ -280,7 +280,7 @@ func (w world) grantedTo(c workload.Container) (most quantity.Amounts) {
 	for _, pod := range w.situation.Pods {
 		if in, ok := pod.Container(c.Name); ok && !in.Unreadable && w.stays(pod) {
 			for _, r := range both {
-				declared, actual := workload.Resources{Requests: in.Requests}, workload.Resources{Requests: pod.Actual[c.Name].Requests}
+				declared, actual := workload.Resources{Requests: in.Requests}, workload.Resources{Requests: pod.Actual.Of(c.Name).Requests}
 				has := r.Request(declared)
 				if !r.IsApplied(actual, declared) {
 					has = cmp.Or(min(has, r.Request(actual)), has) // a request that was added can't be taken back

@@ -218,7 +218,7 @@ func unsaved(w *world) {
 // askedFor is web-1, which was asked for a size a minute ago and still has the template's.
 func askedFor(c workload.Container, changes ...func(*workload.Pod)) workload.Pod {
 	p := pod("web-1", c)
-	p.Resized, p.Actual["app"] = noon.Add(-time.Minute), small().Resources
+	p.Resized, p.Actual = noon.Add(-time.Minute), p.Actual.With("app", small().Resources)
 	for _, change := range changes {
 		change(&p)
 	}
@@ -228,17 +228,17 @@ func askedFor(c workload.Container, changes ...func(*workload.Pod)) workload.Pod
 // refusedByNode refuses the memory of the pod.
 func refusedByNode(p *workload.Pod) {
 	p.Resize.Infeasible, p.Resize.Message = true, "no room"
-	p.Actual["app"] = resources(amounts(200, 128), amounts(400, 256))
+	p.Actual = p.Actual.With("app", resources(amounts(200, 128), amounts(400, 256)))
 }
 
 func applied(r workload.Resources) func(*workload.Pod) {
-	return func(p *workload.Pod) { p.Actual["app"] = r }
+	return func(p *workload.Pod) { p.Actual = p.Actual.With("app", r) }
 }
 
 // untouched is web-2, which has its size since its creation. Its kubelet reports another one.
 func untouched(c workload.Container) workload.Pod {
 	p := pod("web-2", c)
-	p.Actual["app"] = small().Resources
+	p.Actual = p.Actual.With("app", small().Resources)
 	return p
 }
 

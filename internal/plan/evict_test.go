@@ -60,7 +60,7 @@ func infeasible(name string) workload.Pod {
 
 // shortOfMemory is infeasible, but for its memory only.
 func shortOfMemory(name string) workload.Pod {
-	return with(infeasible(name), func(p *workload.Pod) { p.Actual["app"] = resources(amounts(200, 128), amounts(400, 256)) })
+	return with(infeasible(name), func(p *workload.Pod) { p.Actual = p.Actual.With("app", resources(amounts(200, 128), amounts(400, 256))) })
 }
 
 // made is a pod that was made a minute ago.
@@ -82,7 +82,7 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 		given(orRecreate, recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500))), pods(infeasible("web-1"), infeasible("web-2"))),
 		"decides app 200m 256Mi (Adopted) · evicts web-1 · puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity · 0/2 changing")
 	rule("Not one that was made with the size",
-		given(orRecreate, decidedBefore(), pods(with(pod("web-1", large()), func(p *workload.Pod) { p.Actual["app"] = small().Resources }), pod("web-2", large()))),
+		given(orRecreate, decidedBefore(), pods(with(pod("web-1", large()), func(p *workload.Pod) { p.Actual = p.Actual.With("app", small().Resources) }), pod("web-2", large()))),
 		"keeps app 200m 256Mi · puts into new pods app 200m 256Mi of 400m 512Mi · ResizeError: pod web-1: the kubelet has not applied the new size for 10m0s. A new pod would have the same size · 1/2")
 	rule("A single one where that is accepted",
 		given(orRecreate, decidedBefore(), policy(func(p *plan.Policy) { p.MinReplicas = 1 }), deployment(func(d *workload.Deployment) { d.Replicas = 1 }), pods(infeasible("web-1"))),
@@ -155,7 +155,7 @@ func TestWhichPodIsHurtByItsSize(t *testing.T) {
 		return func(p *workload.Pod) {
 			actual := large().Resources
 			r.Copy(&actual, small().Resources)
-			p.Node, p.Actual = "node-1", map[string]workload.Resources{"app": actual}
+			p.Node, p.Actual = "node-1", workload.Reported{}.With("app", actual)
 		}
 	}
 	stuck := func(name string) workload.Pod {
@@ -165,9 +165,9 @@ func TestWhichPodIsHurtByItsSize(t *testing.T) {
 		return pods(with(stuck("web-1"), change...), with(stuck("web-2"), change...))
 	}
 	throttled := func(p *workload.Pod) {
-		has := p.Actual["app"]
+		has := p.Actual.Of("app")
 		has.Limits.CPUMillis = 150
-		p.Actual["app"] = has
+		p.Actual = p.Actual.With("app", has)
 	}
 	const has = "keeps app 200m 256Mi · "
 	const why = "puts into new pods app 200m 256Mi of 400m 512Mi · Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: the kubelet has not applied the new size for 10m0s · 0/2 changing"
@@ -190,7 +190,7 @@ func TestWhichPodIsHurtByItsSize(t *testing.T) {
 }
 
 // hasMore has more than it needs.
-func hasMore(p *workload.Pod) { p.Actual = map[string]workload.Resources{"app": double().Resources} }
+func hasMore(p *workload.Pod) { p.Actual = workload.Reported{}.With("app", double().Resources) }
 
 // An eviction for which the API server does not size the new pod has no effect.
 func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
@@ -297,7 +297,7 @@ func TestAnEvictionIsVerified(t *testing.T) {
 		recommends(halved())(w)
 	}
 	stuck := with(halfSized("web-2"), func(p *workload.Pod) {
-		p.Resize, p.Actual["app"] = workload.Resize{Infeasible: true, Message: "no"}, small().Resources
+		p.Resize, p.Actual = workload.Resize{Infeasible: true, Message: "no"}, p.Actual.With("app", small().Resources)
 	})
 	young := func(change func(*workload.Pod)) workload.Pod {
 		return with(halfSized("web-1"), func(p *workload.Pod) {

@@ -20,7 +20,7 @@ func orRollout(w *world) { w.policy.Fallback = "Rollout" }
 func requested(name string, says workload.Resize) workload.Pod {
 	return with(pod(name, large()), func(p *workload.Pod) {
 		p.Resize = says
-		p.Actual["app"] = small().Resources
+		p.Actual = p.Actual.With("app", small().Resources)
 	})
 }
 
@@ -85,7 +85,7 @@ func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
 		return with(pod("web-1", c), func(p *workload.Pod) {
 			actual := c.Resources
 			actual.Limits.MemoryBytes = 256 * mebi
-			p.Actual["app"] = actual
+			p.Actual = p.Actual.With("app", actual)
 			p.Resize = workload.Resize{InProgress: true, Failed: true, Message: "attempting to set pod memory limit below current usage", Since: noon.Add(-since)}
 		})
 	}

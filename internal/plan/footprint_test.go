@@ -45,13 +45,13 @@ func TestTheWholePodCounts(t *testing.T) {
 	for _, key := range []string{"requests.cpu", "limits.cpu"} {
 		rule("What has not shrunk yet leaves no room in "+key+", because it may shrink at any time",
 			given(decidedBefore(), quotas(quota(key, 500, 500)), pods(with(pod("web-1", small()), func(p *workload.Pod) {
-				p.Actual = map[string]workload.Resources{"app": resources(amounts(500, 128), amounts(1000, 256))}
+				p.Actual = workload.Reported{}.With("app", resources(amounts(500, 128), amounts(1000, 256)))
 			}))),
 			"keeps app 200m 256Mi · resizes web-1 to app 100m 256Mi of 200m 512Mi · Resizing · 0/1 changing, again in 1m0s")
 	}
 	rule("What its kubelet can never grant is not counted, so less of it needs room, too",
 		given(decidedBefore(recently), quotas(quota("limits.cpu", 250, 200)), pods(with(pod("web-1", sized("app", amounts(300, 256), amounts(600, 512))), func(p *workload.Pod) {
-			p.Resize.Infeasible, p.Resize.Since, p.Actual = true, noon, map[string]workload.Resources{"app": resources(amounts(100, 256), amounts(200, 512))}
+			p.Resize.Infeasible, p.Resize.Since, p.Actual = true, noon, workload.Reported{}.With("app", resources(amounts(100, 256), amounts(200, 512)))
 		}))),
 		"keeps app 200m 256Mi · Infeasible: pod web-1: its node can never hold the new size; pod web-1: ResourceQuota team allows 250m of limits.cpu, of which 200m are used, and 200m more are needed. The fallback is Wait: these pods stay unchanged · 0/1 stalled, again in 1m0s")
 	rule("A boost leaves the node to the sidecar", given(decidedBefore(), boosts(), largestNode(750, 0), pods(starting(0, withSidecar(pod("web-1", small()), proxy)))),

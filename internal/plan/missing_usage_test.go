@@ -65,7 +65,7 @@ func TestNothingIsLoweredWhileUsageIsMissing(t *testing.T) {
 		"keeps app 100m 128Mi, written · rewrites app 100m 128Mi of 200m 256Mi · RollingOut · 2/2 changing")
 	rule("a fallback to a rollout that only lowers waits",
 		given(lackingUsage, orRollout, appTakenOver(), lowered, recommends(halved()), pods(with(halfSized("web-1"), func(p *workload.Pod) {
-			p.Resize, p.Actual["app"] = workload.Resize{Infeasible: true, Message: "No room"}, small().Resources
+			p.Resize, p.Actual = workload.Resize{Infeasible: true, Message: "No room"}, p.Actual.With("app", small().Resources)
 		}))),
 		"keeps app 50m 64Mi · MetricsIncomplete: the pod template: waits until all running pods report usage (pod web-2: no usage reported). Requires pod replacement: pod web-1: No room · 0/1")
 	rule("what stays does not change the QoS class",
@@ -110,7 +110,7 @@ func TestEvictionsWaitForMissingUsage(t *testing.T) {
 	w := given(lackingUsage, orRecreate, decidedBefore(verifying), recommends(halved()), pods(halfSized("web-1"), halfSized("web-2")), (*world).effective)
 	for i := range w.situation.Pods {
 		pod := &w.situation.Pods[i]
-		pod.Resize, pod.Resized, pod.Actual["app"] = workload.Resize{Infeasible: true}, noon.Add(-time.Hour), small().Resources
+		pod.Resize, pod.Resized, pod.Actual = workload.Resize{Infeasible: true}, noon.Add(-time.Hour), pod.Actual.With("app", small().Resources)
 	}
 	w.situation.Decision.Verification = nil
 	if p := w.next(noon); is[plan.Evict](p) || p.Verdict.Reason != "MetricsIncomplete" {
@@ -122,7 +122,7 @@ func TestEvictionsWaitForMissingUsage(t *testing.T) {
 	}
 	lacksCPU := given(lackingUsage, orRecreate, decidedBefore(), recommends(), toEvict, (*world).effective)
 	for i := range lacksCPU.situation.Pods {
-		lacksCPU.situation.Pods[i].Actual["app"] = sized("app", amounts(100, 512), amounts(200, 1024)).Resources
+		lacksCPU.situation.Pods[i].Actual = lacksCPU.situation.Pods[i].Actual.With("app", sized("app", amounts(100, 512), amounts(200, 1024)).Resources)
 	}
 	if p := lacksCPU.next(noon); is[plan.Evict](p) || p.Verdict.Reason != "MetricsIncomplete" {
 		t.Errorf("a pod is evicted for CPU, and gets less memory:\n%s", say(p))

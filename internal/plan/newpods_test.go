@@ -67,7 +67,7 @@ func TestWhichReplicaSetHasProvedASize(t *testing.T) {
 		"one is not Ready":          {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.Ready = false }))}, newSize},
 		"one is ready for a moment": {[]func(*world){deployment(func(d *workload.Deployment) { d.MinReady = time.Hour }), pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.ReadyChanged = noon }))}, newSize},
 		"a kubelet is lowering one": {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.Resize.InProgress = true }))}, newSize},
-		"a kubelet has not lowered": {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.Actual = map[string]workload.Resources{"app": small().Resources} }))}, newSize},
+		"a kubelet has not lowered": {[]func(*world){pods(lowered("set-1", "web-1", func(p *workload.Pod) { p.Actual = workload.Reported{}.With("app", small().Resources) }))}, newSize},
 		"the rollout goes on": {[]func(*world){
 			hadProved("set-1", half()), deployment(func(d *workload.Deployment) { d.RollingOut = true }),
 			pods(ofOldTemplate(lowered("set-1", "web-1")), lowered("set-2", "web-2")),

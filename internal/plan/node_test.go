@@ -21,7 +21,7 @@ func withSidecar(p workload.Pod, sidecar workload.Container) workload.Pod {
 	return with(p, func(p *workload.Pod) {
 		sidecar.IsSidecar = true
 		p.Containers = append([]workload.Container{sidecar}, p.Containers...)
-		p.Actual[sidecar.Name] = sidecar.Resources
+		p.Actual = p.Actual.With(sidecar.Name, sidecar.Resources)
 	})
 }
 

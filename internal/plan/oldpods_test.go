@@ -48,7 +48,7 @@ func TestOldPodsWhileARolloutIsPausedOrStuck(t *testing.T) {
 	old := func(name string, says workload.Resize) workload.Pod {
 		return ofOldTemplate(with(pod(name, large()), func(p *workload.Pod) {
 			p.Resize, p.Resized = says, noon.Add(-time.Minute)
-			p.Actual["app"] = small().Resources
+			p.Actual = p.Actual.With("app", small().Resources)
 		}))
 	}
 	rule := rulesOf(t)
@@ -158,7 +158,7 @@ func TestOldPodsGiveARolloutTheRoomOfAQuota(t *testing.T) {
 	withLog := func(w *world) {
 		template(small(), container("log"))(w)
 		w.situation.Pods[0].Containers = append(w.situation.Pods[0].Containers, sized("log", amounts(200, 256), amounts(400, 512)))
-		w.situation.Pods[0].Actual["log"] = w.situation.Pods[0].Containers[1].Resources
+		w.situation.Pods[0].Actual = w.situation.Pods[0].Actual.With("log", w.situation.Pods[0].Containers[1].Resources)
 		w.policy.Containers["log"], w.situation.Decision.Requests["log"] = w.policy.Containers["app"], w.situation.Decision.Requests["app"]
 		w.situation.Recommendations = append(w.situation.Recommendations, w.situation.Recommendations[0])
 		w.situation.Recommendations[1].Name = "log"

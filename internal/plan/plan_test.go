@@ -43,10 +43,9 @@ func pod(name string, containers ...workload.Container) workload.Pod {
 	p := workload.Pod{
 		Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7", Current: true, Running: true,
 		Ready: true, Created: noon.Add(-24 * time.Hour), Started: noon.Add(-24 * time.Hour), Containers: containers, QoS: workload.QoSOf(containers),
-		Actual: map[string]workload.Resources{},
 	}
 	for _, c := range containers {
-		p.Actual[c.Name] = c.Resources
+		p.Actual = p.Actual.With(c.Name, c.Resources)
 	}
 	return p
 }
@@ -175,7 +174,6 @@ func bounds(b workload.Bounds) func(*world) {
 // with changes a copy of a pod.
 func with(p workload.Pod, changes ...func(*workload.Pod)) workload.Pod {
 	p.Containers = slices.Clone(p.Containers)
-	p.Actual = maps.Clone(p.Actual)
 	for _, change := range changes {
 		change(&p)
 	}

@@ -372,9 +372,9 @@ func kubernetesSum(pod workload.Pod, options resourcehelper.PodResourcesOptions)
 		sidecars++
 		ending()
 	}
-	for name, actual := range pod.Actual {
+	for _, actual := range pod.Actual {
 		object.Status.ContainerStatuses = append(object.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: name, Resources: &corev1.ResourceRequirements{Requests: list(actual.Requests), Limits: list(actual.Limits)},
+			Name: actual.Name, Resources: &corev1.ResourceRequirements{Requests: list(actual.Requests), Limits: list(actual.Limits)},
 		})
 	}
 	if pod.Resize.Infeasible {
@@ -539,7 +539,7 @@ func (w world) withdraws(p plan.Plan) bool {
 	pod, _ := w.situation.Pod(step.UID)
 	return pod.Resize.Deferred && !slices.ContainsFunc(step.Sizes, func(size plan.Size) bool {
 		c, _ := pod.Container(size.Container)
-		return !isOneOf(size.Resources, c.Resources, pod.Actual[c.Name])
+		return !isOneOf(size.Resources, c.Resources, pod.Actual.Of(c.Name))
 	})
 }
 
@@ -550,7 +550,7 @@ func checkWithdrawal(pod workload.Pod, step plan.Resize, fail func(string, ...an
 	}
 	for _, size := range step.Sizes {
 		c, _ := pod.Container(size.Container)
-		if actual := pod.Actual[c.Name]; !isOneOf(size.Resources, c.Resources, actual) {
+		if actual := pod.Actual.Of(c.Name); !isOneOf(size.Resources, c.Resources, actual) {
 			fail("the resize of pod %s is withdrawn to %s, and it has %s", pod.Name, sayResources(size.Resources), sayResources(actual))
 		}
 	}
@@ -715,14 +715,14 @@ func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 // lacksMemory reports whether a container of the pod has less memory than its size.
 func lacksMemory(pod workload.Pod, sizes []plan.Size) bool {
 	return slices.ContainsFunc(sizes, func(size plan.Size) bool {
-		return pod.Actual[size.Container].Requests.MemoryBytes < size.Requests.MemoryBytes
+		return pod.Actual.Of(size.Container).Requests.MemoryBytes < size.Requests.MemoryBytes
 	})
 }
 
 // isThrottled reports whether the CPU limit of a container is below its size.
 func isThrottled(pod workload.Pod, sizes []plan.Size) bool {
 	return slices.ContainsFunc(sizes, func(size plan.Size) bool {
-		limit := pod.Actual[size.Container].Limits.CPUMillis
+		limit := pod.Actual.Of(size.Container).Limits.CPUMillis
 		return 0 < limit && limit < size.Requests.CPUMillis
 	})
 }
@@ -1236,10 +1236,10 @@ func caughtUp(pod *workload.Pod) (changed bool) {
 	if pod.Resize.Deferred && !pod.Resize.Since.IsZero() {
 		return false
 	}
-	actual := map[string]workload.Resources{}
+	var actual workload.Reported
 	for _, c := range slices.Concat(pod.Containers, pod.Others) {
-		actual[c.Name] = c.Resources
-		changed = changed || pod.Actual[c.Name] != c.Resources
+		actual = append(actual, workload.NamedResources{Name: c.Name, Resources: c.Resources})
+		changed = changed || pod.Actual.Of(c.Name) != c.Resources
 	}
 	if pod.Resize.InProgress {
 		pod.Resize, changed = workload.Resize{}, true

@@ -23,7 +23,7 @@ func TestWhichPodIsResized(t *testing.T) {
 	waiting := func(name string, says workload.Resize) workload.Pod {
 		return with(pod(name, large()), func(p *workload.Pod) {
 			p.Resize = says
-			p.Actual["app"] = small().Resources
+			p.Actual = p.Actual.With("app", small().Resources)
 		})
 	}
 	killed := func(d *plan.Decision) { d.Reason = plan.DecidedOOMKill }
@@ -51,7 +51,7 @@ func TestWhichPodIsResized(t *testing.T) {
 			eight(0)(w)
 			for _, i := range []int{5, 6} {
 				w.situation.Pods[i] = with(pod(w.situation.Pods[i].Name, sized("app", amounts(150, 200), amounts(300, 400))), func(p *workload.Pod) {
-					p.Resize, p.Actual["app"] = workload.Resize{Deferred: true}, small().Resources
+					p.Resize, p.Actual = workload.Resize{Deferred: true}, p.Actual.With("app", small().Resources)
 				})
 			}
 		}),
@@ -125,12 +125,12 @@ func TestWhichPodIsResized(t *testing.T) {
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 128Mi of 400m 256Mi · Resizing · 0/1 changing")
 	rule("And memory alone that is refused", given(decidedBefore(recently), pods(with(pod("web-1", memoryAlone), func(p *workload.Pod) {
 		p.Resize = workload.Resize{Infeasible: true, Message: "containers with swap"}
-		p.Actual["app"] = small().Resources
+		p.Actual = p.Actual.With("app", small().Resources)
 	})), withdrawn(large().Resources)), "keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 200m 256Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
 	rule("An Infeasible pod is tried again when the target changes",
 		given(decidedBefore(), pods(with(pod("web-1", sized("app", amounts(900, 900), amounts(1800, 1800))), func(p *workload.Pod) {
 			p.Resize = workload.Resize{Infeasible: true}
-			p.Actual["app"] = small().Resources
+			p.Actual = p.Actual.With("app", small().Resources)
 		}))),
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
 	rule("Pods that end, wait or have an older template are left alone",
@@ -140,7 +140,7 @@ func TestWhichPodIsResized(t *testing.T) {
 		"keeps app 200m 256Mi · resizes web-1 to app 200m 256Mi of 400m 512Mi · Resizing · 0/1 changing")
 	rule("Small differences of CPU in what the kubelet reports do not matter",
 		given(decidedBefore(), pods(with(pod("web-1", large()), func(p *workload.Pod) {
-			p.Actual["app"] = resources(amounts(199, 256), amounts(400, 512))
+			p.Actual = p.Actual.With("app", resources(amounts(199, 256), amounts(400, 512)))
 		}))),
 		"keeps app 200m 256Mi · Applied · 1/1 applied")
 }
@@ -151,7 +151,7 @@ func TestWhatIsWithdrawn(t *testing.T) {
 	// pending is a pod that was asked for large, and what its kubelet has said for a while.
 	pending := func(name string, says workload.Resize) workload.Pod {
 		says.Since = noon.Add(-11 * time.Minute)
-		return with(pod(name, large()), func(p *workload.Pod) { p.Resize, p.Actual["app"] = says, small().Resources })
+		return with(pod(name, large()), func(p *workload.Pod) { p.Resize, p.Actual = says, p.Actual.With("app", small().Resources) })
 	}
 	withdrawn := rejected(large().Resources, "Deferred", "No room")
 	memoryAlone := sized("app", amounts(100, 256), amounts(200, 512))
@@ -165,10 +165,10 @@ func TestWhatIsWithdrawn(t *testing.T) {
 		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual = nil }))),
 		"keeps app 200m 256Mi · Deferred: pod web-1: its node has no room for the new size yet. The fallback is Wait: these pods stay unchanged · 0/1")
 	rule("To what is applied, whatever was decided before",
-		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual["app"] = resources(amounts(150, 200), amounts(300, 400)) }))),
+		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual = p.Actual.With("app", resources(amounts(150, 200), amounts(300, 400))) }))),
 		"keeps app 200m 256Mi · resizes web-1 to app 150m 200Mi of 300m 400Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
 	rule("No limit is removed, because its kubelet reports none",
-		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual["app"] = resources(amounts(100, 128), amounts(0, 512)) }))),
+		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual = p.Actual.With("app", resources(amounts(100, 128), amounts(0, 512))) }))),
 		"keeps app 200m 256Mi · resizes web-1 to app 100m 128Mi of 400m 512Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
 	rule("Also while usage is missing: the pod has nothing of it",
 		given(decidedBefore(long), pods(pending("web-1", workload.Resize{Deferred: true})), func(w *world) { w.situation.MissingUsage = "pod web-2" }),

@@ -109,7 +109,7 @@ func (p Pod) CountedWith(declared Footprint) Resources {
 // report are the declared ones, unless they are infeasible.
 func (p Pod) applied(declared Footprint) Footprint {
 	return declared.With(func(c Container) Resources {
-		out := p.Actual[c.Name]
+		out := p.Actual.Of(c.Name)
 		if p.Resize.Infeasible {
 			return out
 		}

@@ -189,7 +189,7 @@ func TestNewPod(t *testing.T) {
 func TestCounted(t *testing.T) {
 	pod := workload.Pod{
 		Containers: []workload.Container{sidecar(container("proxy", 50)), container("app", 200)},
-		Actual:     map[string]workload.Resources{"app": container("", 500).Resources, "proxy": container("", 50).Resources},
+		Actual:     workload.Reported{}.With("app", container("", 500).Resources).With("proxy", container("", 50).Resources),
 	}
 	check := func(what string, got, want int64) {
 		t.Helper()

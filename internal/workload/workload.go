@@ -11,6 +11,7 @@ package workload
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,7 +146,7 @@ type Pod struct {
 	Others []Container
 	// Actual has, by container, the resources that the kubelet reports as applied. A
 	// container is missing until the kubelet reports it. Pods may share it, so it must not be modified.
-	Actual map[string]Resources
+	Actual Reported
 	// Resize is the kubelet's report about the resize of the latest spec.
 	Resize Resize
 	// Kills are the OOM kills in the status.
@@ -166,6 +167,37 @@ const (
 	DoNotDisrupt = "karpenter.sh/do-not-disrupt"
 	SafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 )
+
+// Reported are the resources of some containers, as the kubelet reports them. A map would take five times the memory.
+type Reported []NamedResources
+
+// NamedResources are the resources of the container with a name.
+type NamedResources struct {
+	Name string
+	Resources
+}
+
+// Get returns the resources of a container, and whether they are reported.
+func (r Reported) Get(container string) (Resources, bool) {
+	for _, c := range r {
+		if c.Name == container {
+			return c.Resources, true
+		}
+	}
+	return Resources{}, false
+}
+
+// Of returns the resources of a container, and zero if they are not reported.
+func (r Reported) Of(container string) Resources {
+	resources, _ := r.Get(container)
+	return resources
+}
+
+// With returns a copy with other resources of a container.
+func (r Reported) With(container string, resources Resources) Reported {
+	others := slices.DeleteFunc(slices.Clone(r), func(c NamedResources) bool { return c.Name == container })
+	return append(others, NamedResources{container, resources})
+}
 
 // Exit is one termination of a container.
 type Exit struct {
@@ -350,7 +382,6 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		Overhead:          readable(p.Spec.Overhead),
 		Containers:        readLongRunning(&p.Spec),
 		Others:            readEnding(&p.Spec),
-		Actual:            map[string]Resources{},
 		Resized:           resizedAt(p),
 		Resize:            readResize(p),
 	}
@@ -419,7 +450,7 @@ func (p *Pod) readActual(status *corev1.ContainerStatus) {
 		return
 	}
 	if actual, ok := readResources(*status.Resources); ok {
-		p.Actual[status.Name] = actual
+		p.Actual = p.Actual.With(status.Name, actual)
 	}
 }
 
@@ -430,7 +461,7 @@ func IsBackingOff(waiting *corev1.ContainerStateWaiting) bool {
 
 // Applied has a container's resources: as applied by the kubelet, or else as declared by the pod.
 func (p Pod) Applied(container string) Resources {
-	if actual, ok := p.Actual[container]; ok {
+	if actual, ok := p.Actual.Get(container); ok {
 		return actual
 	}
 	declared, _ := p.Container(container)
@@ -444,7 +475,7 @@ func (p *Pod) oomKill(container string, at time.Time, termination int32) OOMKill
 	if !p.Resized.IsZero() && !p.Resized.Before(at) {
 		return kill
 	}
-	actual := p.Actual[container]
+	actual := p.Actual.Of(container)
 	declared, _ := p.Container(container)
 	kill.HitBytes = cmp.Or(actual.Limits.MemoryBytes, actual.Requests.MemoryBytes,
 		declared.Limits.MemoryBytes, declared.Requests.MemoryBytes)

@@ -162,9 +162,8 @@ func TestReadPod(t *testing.T) {
 		Others: []workload.Container{
 			{Name: "init", Resources: workload.Resources{Requests: amounts(1000, 0)}}, {Name: "late-init", SidecarsBefore: 1},
 		},
-		Actual: map[string]workload.Resources{
-			"app": {Requests: amounts(100, 128*mebi), Limits: amounts(1000, 256*mebi)}, "init": {Requests: amounts(500, 0)}, "proxy": {Limits: amounts(0, 64*mebi)},
-		},
+		Actual: workload.Reported{}.With("app", workload.Resources{Requests: amounts(100, 128*mebi), Limits: amounts(1000, 256*mebi)}).
+			With("init", workload.Resources{Requests: amounts(500, 0)}).With("proxy", workload.Resources{Limits: amounts(0, 64*mebi)}),
 		Kills: []workload.OOMKill{{Container: "proxy", At: noon.Add(-time.Minute), Termination: 1, HitBytes: 64 * mebi}},
 		Exits: []workload.Exit{{Container: "proxy", At: noon.Add(-time.Minute), OOMKilled: true}},
 	}

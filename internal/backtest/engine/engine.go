@@ -226,7 +226,7 @@ func (p *policy) situation(applied quantity.Amounts) plan.Situation {
 			Name: name, UID: podUID, Current: true, Running: true, Started: p.started,
 			QoS:        workload.QoSOf([]workload.Container{has}),
 			Containers: []workload.Container{has},
-			Actual:     map[string]workload.Resources{name: has.Resources},
+			Actual:     workload.Reported{{Name: name, Resources: has.Resources}},
 		}},
 	}
 }

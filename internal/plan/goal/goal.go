@@ -85,7 +85,7 @@ func (p Pod) changes() Changes {
 	out := make(Changes, 0, len(p.Containers))
 	for _, c := range p.Containers {
 		if goal := p.of(c); goal != nil {
-			actual, isReported := p.Actual[c.Name]
+			actual, isReported := p.Actual.Get(c.Name)
 			out = append(out, Change{Goal: goal, Has: c, Actual: actual, IsReported: isReported, Size: c.Resources})
 		}
 	}

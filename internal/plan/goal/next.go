@@ -231,7 +231,7 @@ func (n next) proves(pod workload.Pod) bool {
 		size := goal.Resize(n.Bounds.Defaulted(goal.Container.Container), goal.Requests)
 		limitsCount := goal.Policy.Limits == model.LimitsFollow // otherwise new pods have at least the template's
 		has, _ := pod.Readable(goal.Name)
-		actual, isKnown := pod.Actual[goal.Name]
+		actual, isKnown := pod.Actual.Get(goal.Name)
 		for _, r := range model.Resources {
 			switch {
 			case r.Of(goal.Requests) == 0:

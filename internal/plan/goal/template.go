@@ -148,7 +148,7 @@ func carries(pod workload.Pod, size model.Size) bool {
 func HasSizes(pod workload.Pod, sizes []model.Size) bool {
 	isResized := model.WasResized(pod)
 	return !slices.ContainsFunc(sizes, func(size model.Size) bool {
-		actual, ok := pod.Actual[size.Container]
+		actual, ok := pod.Actual.Get(size.Container)
 		if isResized && ok {
 			return !isApplied(actual, Cover(actual, size.Resources))
 		}

@@ -197,7 +197,7 @@ func (s Standing) holdsBackOther() bool {
 func (s Standing) classifyFailed() Standing {
 	failed := model.Wait(v1beta1.ReasonResizeError, "%s", cmp.Or(s.Resize.Message, "the kubelet could not actuate the resize and tries again"))
 	isShrinking := func(c workload.Container) bool {
-		return model.IsBelow(c.Limits.MemoryBytes, s.Actual[c.Name].Limits.MemoryBytes)
+		return model.IsBelow(c.Limits.MemoryBytes, s.Actual.Of(c.Name).Limits.MemoryBytes)
 	}
 	if !slices.ContainsFunc(s.Containers, isShrinking) {
 		left := s.stuckIn()

@@ -161,7 +161,7 @@ func (t Table) Find(name string) *Container {
 // Granted is the request that a container declares, as far as its kubelet reports it as applied. A
 // raise may wait for room on the node, and an amount that is being lowered must not be raised again.
 func (i Instance) Granted(r model.Resource) int64 {
-	actual, isReported := i.Pod.Actual[i.Name]
+	actual, isReported := i.Pod.Actual.Get(i.Name)
 	declared := workload.Resources{Requests: i.Requests}
 	switch {
 	case !isReported, r.IsApplied(workload.Resources{Requests: actual.Requests}, declared):

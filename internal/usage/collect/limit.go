@@ -29,7 +29,7 @@ const (
 func memoryOf(pod workload.Pod, sample usage.Sample) (bytes int64, ok bool) {
 	container, _ := pod.Container(sample.Container)
 	limit := container.Limits.MemoryBytes
-	if actual, isReported := pod.Actual[sample.Container]; isReported && limit > 0 {
+	if actual, isReported := pod.Actual.Get(sample.Container); isReported && limit > 0 {
 		limit = max(limit, actual.Limits.MemoryBytes)
 		if actual.Limits.MemoryBytes == 0 {
 			limit = 0

@@ -48,7 +48,7 @@ func TestMemoryAboveTheLimit(t *testing.T) {
 			}
 			pod := workload.Pod{Containers: []workload.Container{{Name: "app", Resources: limit(tc.declared)}}}
 			if tc.applied != noReport {
-				pod.Actual = map[string]workload.Resources{"app": limit(tc.applied)}
+				pod.Actual = workload.Reported{}.With("app", limit(tc.applied))
 			}
 			if tc.resized != 0 {
 				pod.Resized = at.Add(-tc.resized)
@@ -90,7 +90,7 @@ func TestUsageOfPods(t *testing.T) {
 	boosted.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
 		ContainerName: "app", StartupBoost: &v1beta1.StartupBoost{CPU: &v1beta1.CPUStartupBoost{Type: "Factor", Factor: ptr.To[int32](2)}},
 	}}}
-	pods[1].Actual = map[string]workload.Resources{"app": has(100, 150)} // a resize that is not applied yet
+	pods[1].Actual = workload.Reported{}.With("app", has(100, 150)) // a resize that is not applied yet
 	stale := usage.Refused{Pod: "c", Container: "proxy", Why: usage.Stale}
 	limited := func(s usage.Sample, factor float64, limit int64) usage.Sample {
 		s.LimitFactor, s.CPULimitMillis, s.MemoryRequest, s.MemoryLimit = factor, limit, mebi, 1024*mebi

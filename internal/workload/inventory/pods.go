@@ -188,11 +188,10 @@ func newPodRecord(p *corev1.Pod) *podRecord {
 	for i := range pod.Runs {
 		pod.Runs[i].Container = shared(pod.Runs[i].Container)
 	}
-	actual := make(map[string]workload.Resources, len(pod.Actual))
-	for name, resources := range pod.Actual {
-		actual[shared(name)] = resources
+	pod.Actual = slices.Clip(pod.Actual)
+	for i := range pod.Actual {
+		pod.Actual[i].Name = shared(pod.Actual[i].Name)
 	}
-	pod.Actual = actual
 	r.set, r.setName, r.pod = shared(owner.UID), shared(owner.Name), &pod
 	return r
 }

@@ -185,7 +185,7 @@ func TestThePlanFollows(t *testing.T) {
 		return workload.Pod{
 			Name: name, UID: types.UID(name), Current: true, Running: true, Ready: true, Created: noon.Add(-time.Hour), Started: noon.Add(-time.Hour),
 			Containers: []workload.Container{of(requests)}, QoS: workload.QoSOf([]workload.Container{of(requests)}),
-			Actual: map[string]workload.Resources{"app": {Requests: requests}},
+			Actual: workload.Reported{}.With("app", workload.Resources{Requests: requests}),
 		}
 	}
 	for name, tc := range map[string]struct {

@@ -107,7 +107,7 @@ func TestUnevenAndSilentPodsAreCountedAsTheyAre(t *testing.T) {
 // The resources that the kubelet has applied count, and not those of the pod's spec.
 func TestADeferredResizeIsNotWhatAPodHas(t *testing.T) {
 	e := evidence(size(500, 512))
-	e.Pods[0].Actual = map[string]workload.Resources{"app": size(100, 128)}
+	e.Pods[0].Actual = workload.Reported{}.With("app", size(100, 128))
 	e.Pods[0].Resize = workload.Resize{Deferred: true}
 	e.Pods[0].Kills = []workload.OOMKill{{Container: "app"}}
 	s := Of(e, nil, "metrics.k8s.io is not served", now)
