@@ -26,7 +26,7 @@ const (
 	eventBlocked  = "Blocked"  // the sizes cannot be applied, and a user must act
 	eventConflict = "Conflict" // another scaler names the same Deployment
 	eventNotFound = "NotFound" // a name in the spec matches nothing
-	eventReady    = "Ready"    // the scaler becomes Ready; only on the scaler
+	eventReady    = "Ready"    // the scaler becomes Ready again; only on the scaler
 )
 
 // actionSize is the action of all these events.
@@ -55,7 +55,7 @@ func (r *Reconciler) recordEvents(s *scope) {
 		}
 		r.recordEvent(s, corev1.EventTypeWarning, kind, stalled.Reason+": "+stalled.Message)
 	}
-	if ready, ok := conditions.Became(before, after, v1beta1.ConditionReady); ok {
+	if ready, ok := conditions.Became(before, after, v1beta1.ConditionReady); ok && len(before) > 0 {
 		r.Recorder.Eventf(s.scaler, nil, corev1.EventTypeNormal, eventReady, actionSize, "%s", conditions.Truncated(ready.Reason+": "+ready.Message))
 	}
 }

@@ -148,6 +148,8 @@ type scope struct {
 	unpublished apierror.Rejection
 	// isUnsaved is true if the history is saved once a change is permitted.
 	isUnsaved bool
+	// isYoung is true if nothing of the history was saved yet, and a checkpoint would have no usage of CPU.
+	isYoung bool
 	// frozen is an administrator's reason for a freeze; empty without a freeze.
 	frozen string
 
@@ -271,6 +273,9 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 	})
 	situation.Recommendations = recs
 	s.status.Recommendation = scaler.APIRecommendation(recs)
+	if s.isYoung = len(recs) > 0 && r.Histories.IsYoung(s.scaler); s.isYoung {
+		s.again(youngDelay)
+	}
 	s.isUnsaved = r.mayWaitToSave(s)
 	if len(recs) > 0 && !s.isUnsaved {
 		err = r.Histories.Save(ctx, s.scaler, recs, s.now)

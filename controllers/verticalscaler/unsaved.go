@@ -38,10 +38,13 @@ var resolves = map[string]string{
 // shorter. Webhooks may fail with any error, for ever.
 const refusedAfter = 10 * time.Second
 
+// youngDelay is the time after which a new scaler's history has a complete interval of CPU usage.
+const youngDelay = 5 * time.Minute
+
 // mayWaitToSave reports whether the history is saved only once the budget permits a change of the scaler. It waits for 10
-// minutes at most, while some scalers wait for the budget, or an edit is reported first.
+// minutes at most, while some scalers wait for the budget, an edit is reported first, or the history is young.
 func (r *Reconciler) mayWaitToSave(s *scope) (may bool) {
-	mayWait := s.isEdited() || r.Budget != nil && r.Budget.Waiting() > 0
+	mayWait := s.isYoung || s.isEdited() || r.Budget != nil && r.Budget.Waiting() > 0
 	r.memory.change(client.ObjectKeyFromObject(s.scaler), func(m *memory) {
 		since := cmp.Or(m.unsavedSince, s.now)
 		may = mayWait && m.failingSince.IsZero() && s.now.Sub(since) < waitingDelay
@@ -78,7 +81,7 @@ func (s *scope) needsSave() bool {
 		return false
 	}
 	resize, isResize := s.plan.Step.(plan.Resize)
-	if !isResize || resize.Boost || s.plan.Decided {
+	if !isResize || resize.Boost || s.plan.Decided || s.isYoung {
 		return true
 	}
 	pod, _ := s.observation.situation.Pod(resize.UID)

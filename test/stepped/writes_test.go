@@ -126,6 +126,30 @@ func TestWaitingForTheBudgetCostsFewWrites(t *testing.T) {
 	checkWritesPerChange(t, w, before, many, 5.1)
 }
 
+// The claim and the recommendation are two writes. The first checkpoint waits for usage of CPU that it can hold.
+func TestANewScalerCostsTwoWritesAndThenItsCheckpoint(t *testing.T) {
+	t.Parallel()
+	const many = 10
+	w := newFixture(t)
+	w.Usage.Even = true
+	for i := range many {
+		w.deploy(nameOf(i))
+		w.Uses(nameOf(i), "app", 60, 60)
+		w.Scale(nameOf(i))
+	}
+	w.Minutes(4)
+	if sum := logWrites(t, "each new scaler", nil, writesOfMany(w, many), many); sum > 2 || w.Scaler(nameOf(0)).Status.Recommendation == nil {
+		t.Errorf("%.2f writes until the recommendation %v", sum, w.Scaler(nameOf(0)).Status.Recommendation)
+	}
+	w.Minutes(6)
+	if sum := logWrites(t, "each scaler of 10 minutes", nil, writesOfMany(w, many), many); sum > 3 {
+		t.Errorf("%.2f writes with the checkpoint", sum)
+	}
+	if n := writesOfMany(w, many)["create verticalscalercheckpoints"]; n != many {
+		t.Errorf("%d checkpoints", n)
+	}
+}
+
 // A request above its target waits for evidence, which grows. That does not cause a write.
 func TestGrowingEvidenceCostsAtMostOneWriteADoubling(t *testing.T) {
 	t.Parallel()

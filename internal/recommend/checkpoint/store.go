@@ -5,7 +5,7 @@
 // restart would lose important state.
 //
 // A checkpoint is written when its recommendation has changed, when an OOM kill was counted, or when the evidence in the
-// status is updated. It is also written when the first interval of CPU usage is complete. With steady usage, only the evidence
+// status is updated. The first one is written when the first interval of CPU usage is complete, or before a change. With steady usage, only the evidence
 // causes writes, a few times in eight days. A crash loses at most half of the observed time, or hours of it, and no
 // recommendation. For a scaler that waits to be promoted, it loses at most a tenth of the time that its policy requires.
 package checkpoint
@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
@@ -58,7 +59,7 @@ type Store struct {
 type entry struct {
 	requests  sync.Mutex                             // is held for a whole Load or Save, and before mu
 	object    *v1beta1.VerticalScalerCheckpoint      // as last read or written, less its data once it is known to be current; nil while there is none
-	saved     map[string]mark                        // recommendations from the object
+	saved     marks                                  // of the object; nil if unknown
 	known     digest                                 // of the save that this process has read or written last; any other save is of another process, at any time: clocks differ
 	unsure    digest                                 // of the last save of this process without a reply, which may be stored
 	overtaken history.Histories                      // histories in memory when another process had saved, or nil
@@ -72,10 +73,15 @@ type entry struct {
 	restored   string // the scaler's RestoredAnnotation when the checkpoint was read
 }
 
+// marks are the important parts of saved histories, by container.
+type marks []mark
+
 // mark is the important part of one container's saved history.
 type mark struct {
-	recommendation recommend.Container
-	newestKill     time.Time
+	container  string
+	target     quantity.Amounts // the recommendation
+	observed   time.Duration    // its evidence
+	newestKill time.Time
 	// evidence is the part of the recommendation's evidence that is in the history: less than all after
 	// a lost history.
 	evidence time.Duration
@@ -87,9 +93,9 @@ type mark struct {
 	covered, goal time.Duration
 }
 
-func markOf(rec recommend.Container, container *history.Container) mark {
+func markOf(name string, target quantity.Amounts, observed time.Duration, container *history.Container) mark {
 	return mark{
-		recommendation: rec, newestKill: container.NewestKill(), evidence: min(rec.Observed, container.Observed()),
+		container: name, target: target, observed: observed, newestKill: container.NewestKill(), evidence: min(observed, container.Observed()),
 		isCPULasting: container.IsCPULasting(), startCPU: container.StartCPU(), covered: container.Coverage().Time, goal: container.CoverageGoal().Time,
 	}
 }
@@ -262,6 +268,25 @@ func (s *Store) Len() int {
 // overwritten, and must be loaded before anything is decided.
 var ErrOvertaken = errors.New("another process has saved the usage history meanwhile")
 
+// IsYoung reports whether no history of the scaler was saved yet, and that a checkpoint would have neither usage of CPU, which
+// it has from the first complete interval on, nor an OOM kill, nor the need of a start.
+func (s *Store) IsYoung(vs *v1beta1.VerticalScaler) bool {
+	e := s.entryOf(client.ObjectKeyFromObject(vs))
+	e.requests.Lock()
+	defer e.requests.Unlock()
+	if e.object != nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.histories {
+		if c.IsCPULasting() || !c.NewestKill().IsZero() || c.StartCPU() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // Save writes the checkpoint if losing the history would lose important state. recommendations are
 // the current results of the history. After ErrOvertaken, the history must be loaded again.
 func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommendations []recommend.Container, now time.Time) error {
@@ -281,7 +306,7 @@ func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommenda
 
 // nextSave returns the object to write and its marks; nil if no important state would be lost.
 func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, recommendations []recommend.Container, now time.Time,
-) (object *v1beta1.VerticalScalerCheckpoint, marks map[string]mark, err error) {
+) (object *v1beta1.VerticalScalerCheckpoint, marks marks, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.histories == nil || e.owner != vs.UID {
@@ -300,51 +325,60 @@ func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, reco
 }
 
 // settle records the marks of the object. Its content is in the histories, so only the fields that
-// the next write needs are kept. An update without managed fields keeps the existing ones.
-func (e *entry) settle(marks map[string]mark) {
+// the next write needs are kept: it sets the owner again, and without managed fields it keeps the existing ones.
+func (e *entry) settle(marks marks) {
 	e.saved = marks
-	e.object.Spec.Containers, e.object.ManagedFields = nil, nil
+	e.object.Spec.Containers, e.object.ManagedFields, e.object.OwnerReferences = nil, nil, nil
 }
 
 // current reports whether the checkpoint read at the start still holds all that the
 // histories does. Time observed since then is too little to matter.
-func (e *entry) current(marks map[string]mark, now time.Time) bool {
+func (e *entry) current(marks marks, now time.Time) bool {
 	if !e.isAbout(e.object) || metav1.GetControllerOf(e.object) == nil {
 		return false
 	}
-	stored := map[string]mark{}
+	var stored []mark
 	for _, c := range e.object.Spec.Containers {
 		container, err := read(c, now)
-		m, ok := marks[c.ContainerName]
+		m, ok := marks.of(c.ContainerName)
 		if err != nil || c.Version != version || !ok {
 			continue // unreadable or older, or without a recommendation
 		}
-		stored[c.ContainerName] = markOf(m.recommendation, &container)
+		stored = append(stored, markOf(m.container, m.target, m.observed, &container))
 	}
 	return !worthSaving(stored, marks, scaler.Share(e.owner))
 }
 
-func (e *entry) marks(recommendations []recommend.Container) map[string]mark {
-	marks := map[string]mark{}
+func (e *entry) marks(recommendations []recommend.Container) marks {
+	all := make(marks, 0, len(recommendations))
 	for _, rec := range recommendations {
 		if container := e.histories.Container(rec.Name); container != nil {
-			rec.Reasons = nil
-			marks[rec.Name] = markOf(rec, container)
+			all = append(all, markOf(rec.Name, rec.Target, rec.Observed, container))
 		}
 	}
-	return marks
+	return all
 }
 
-func worthSaving(saved, now map[string]mark, phase float64) bool {
+// of returns the mark of a container, and whether there is one.
+func (m marks) of(container string) (mark, bool) {
+	for _, one := range m {
+		if one.container == container {
+			return one, true
+		}
+	}
+	return mark{}, false
+}
+
+func worthSaving(saved, now marks, phase float64) bool {
 	if len(saved) != len(now) {
 		return true
 	}
-	for name, n := range now {
-		s, ok := saved[name]
+	for _, n := range now {
+		s, ok := saved.of(n.container)
 		if !ok || n.newestKill.After(s.newestKill) || n.isCPULasting && !s.isCPULasting || n.startCPU > s.startCPU ||
-			n.recommendation.Target != s.recommendation.Target ||
+			n.target != s.target ||
 			tenths(n.covered, n.goal, phase) != tenths(s.covered, n.goal, phase) ||
-			n.evidence > s.evidence && (n.evidence == n.recommendation.Observed || recommend.IsWorthSaving(n.evidence, s.evidence, phase)) {
+			n.evidence > s.evidence && (n.evidence == n.observed || recommend.IsWorthSaving(n.evidence, s.evidence, phase)) {
 			return true
 		}
 	}
