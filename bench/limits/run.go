@@ -354,8 +354,13 @@ func (s *session) steady(ctx context.Context, title string, d time.Duration) err
 	s.row(fmt.Sprintf("%s, for %s: CPU", title, d), "%.2f cores", used.Seconds()/took.Seconds())
 	s.row("– writes a second, except of leases", "%.2f", float64(sum)/took.Seconds())
 	s.row("– writes for each scaler", "%.3f (%s)", float64(sum)/float64(s.Scalers), each(all, float64(s.Scalers)))
+	live, err := s.liveHeap()
+	if err != nil {
+		return err
+	}
 	s.row("– other requests a second", "%s", each(others, took.Seconds()))
 	s.row("– memory (RSS); at most until then", "%s; %s", cluster.MiB(after.RSS), cluster.MiB(after.Peak))
+	s.row("– live heap; for each scaler", "%s; %.1f KiB", cluster.MiB(live), live/1024/float64(s.Scalers))
 	return nil
 }
 
@@ -474,16 +479,37 @@ type queue struct {
 // waits are how many have waited for at most some seconds.
 type waits map[float64]uint64
 
-func (s *session) queue() (out queue, err error) {
+// scrape reads the operator's metrics, by name.
+func (s *session) scrape() (map[string]*dto.MetricFamily, error) {
 	answer, err := http.Get(s.metrics)
 	if err != nil {
-		return out, fmt.Errorf("reading metrics: %w", err)
+		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
 	defer answer.Body.Close() //nolint:errcheck // it has been read
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	all, err := parser.TextToMetricFamilies(answer.Body)
 	if err != nil {
-		return out, fmt.Errorf("reading metrics: %w", err)
+		return nil, fmt.Errorf("reading metrics: %w", err)
+	}
+	return all, nil
+}
+
+// liveHeap is what the last garbage collection has left, in bytes.
+func (s *session) liveHeap() (bytes float64, err error) {
+	all, err := s.scrape()
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range all["go_gc_heap_live_bytes"].GetMetric() {
+		bytes += m.GetGauge().GetValue()
+	}
+	return bytes, nil
+}
+
+func (s *session) queue() (out queue, err error) {
+	all, err := s.scrape()
+	if err != nil {
+		return out, err
 	}
 	out.waits = map[string]waits{}
 	for _, m := range all["workqueue_depth"].GetMetric() {
