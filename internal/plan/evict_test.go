@@ -60,7 +60,9 @@ func infeasible(name string) workload.Pod {
 
 // shortOfMemory is infeasible, but for its memory only.
 func shortOfMemory(name string) workload.Pod {
-	return with(infeasible(name), func(p *workload.Pod) { p.Actual = p.Actual.With("app", resources(amounts(200, 128), amounts(400, 256))) })
+	return with(infeasible(name), func(p *workload.Pod) {
+		p.Actual = p.Actual.With("app", resources(amounts(200, 128), amounts(400, 256)))
+	})
 }
 
 // made is a pod that was made a minute ago.

@@ -165,7 +165,9 @@ func TestWhatIsWithdrawn(t *testing.T) {
 		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual = nil }))),
 		"keeps app 200m 256Mi · Deferred: pod web-1: its node has no room for the new size yet. The fallback is Wait: these pods stay unchanged · 0/1")
 	rule("To what is applied, whatever was decided before",
-		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual = p.Actual.With("app", resources(amounts(150, 200), amounts(300, 400))) }))),
+		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) {
+			p.Actual = p.Actual.With("app", resources(amounts(150, 200), amounts(300, 400)))
+		}))),
 		"keeps app 200m 256Mi · resizes web-1 to app 150m 200Mi of 300m 400Mi · Resizing: A resize that a node does not grant is withdrawn · 0/1 changing")
 	rule("No limit is removed, because its kubelet reports none",
 		given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual = p.Actual.With("app", resources(amounts(100, 128), amounts(0, 512))) }))),
