@@ -7,11 +7,13 @@ package queue
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -22,8 +24,9 @@ const (
 
 	// firstFailure and longestFailure bound the delay after a failed reconcile, which doubles.
 	firstFailure, longestFailure = 100 * time.Millisecond, 5 * time.Minute
-	// firstConflict and longestConflict bound the delay after a conflict, which doubles.
-	firstConflict, longestConflict = 50 * time.Millisecond, time.Minute
+	// firstConflict and longestConflict bound the delay after a conflict, which doubles: to that of a resync. From silentConflict
+	// on, the watch is silent.
+	firstConflict, silentConflict, longestConflict = 50 * time.Millisecond, time.Minute, 10 * time.Minute
 )
 
 // Options are the options of a controller with that many workers.
@@ -56,14 +59,30 @@ func UntilSlot(now time.Time, period time.Duration, share float64) time.Duration
 type Conflicts struct {
 	once sync.Once
 	row  workqueue.TypedRateLimiter[types.NamespacedName]
+	// silent is true since a silent watch was logged, until it is not anymore.
+	silent atomic.Bool
 }
 
 // Delay is the time until the next reconcile after a conflict. It is 50 ms after the first in a
-// row, and twice as long after each further one, up to a minute. A watch may be silent for minutes.
-func (c *Conflicts) Delay(object types.NamespacedName) time.Duration { return c.limiter().When(object) }
+// row, and twice as long after each further one, up to 10 minutes. A watch may be silent for longer, which is logged once. Its
+// next event triggers a reconcile at once.
+func (c *Conflicts) Delay(object types.NamespacedName) time.Duration {
+	delay := c.limiter().When(object)
+	if delay >= silentConflict && !c.silent.Swap(true) {
+		log.Log.WithName("queue").Info("The cache has been older than the API server for a minute, so writes conflict: a watch is silent, or another "+
+			"client keeps writing the object. Each such object is retried after up to 10 minutes, and after its next event",
+			"namespace", object.Namespace, "name", object.Name)
+	}
+	return delay
+}
 
 // Forget ends the row of conflicts of an object.
-func (c *Conflicts) Forget(object types.NamespacedName) { c.limiter().Forget(object) }
+func (c *Conflicts) Forget(object types.NamespacedName) {
+	if c.silent.Load() && c.limiter().NumRequeues(object) > 0 {
+		c.silent.Store(false)
+	}
+	c.limiter().Forget(object)
+}
 
 func (c *Conflicts) limiter() workqueue.TypedRateLimiter[types.NamespacedName] {
 	c.once.Do(func() {
