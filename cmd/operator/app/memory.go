@@ -17,12 +17,18 @@ const (
 	// rest covers memory that Go does not count, such as the program itself, and the overshoot
 	// until a garbage collection ends.
 	memoryPercent = 90
+	// garbagePercent is the garbage that may be added to the live heap before it is collected. Go's default of 100 takes a quarter
+	// more memory, and a tenth less CPU at rest: most of the heap are usage histories and cached objects, which stay.
+	garbagePercent = 50
 )
 
-// LimitMemory makes Go collect garbage more often near 90 % of the container's memory limit. It
-// follows a limit that is changed, as OLM's Subscription can. GOMEMLIMIT takes precedence. Without
-// either, there is no limit. A limit that is not a positive number of bytes is an error.
+// LimitMemory makes Go collect garbage at half of the live heap, and more often near 90 % of the container's memory limit. It
+// follows a limit that is changed, as OLM's Subscription can. GOGC and GOMEMLIMIT take precedence. Without a limit, there
+// is none. A limit that is not a positive number of bytes is an error.
 func LimitMemory(getenv func(string) string) error {
+	if getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
 	text := getenv(MemoryLimitEnv)
 	if text == "" || getenv("GOMEMLIMIT") != "" {
 		return nil

@@ -46,6 +46,16 @@ func TestLimitMemory(t *testing.T) {
 	}
 }
 
+func TestHowMuchGarbageIsKept(t *testing.T) {
+	for gogc, want := range map[string]int{"": garbagePercent, "200": 123} { // Go has read it at the start.
+		before := debug.SetGCPercent(123)
+		err := LimitMemory(func(key string) string { return map[string]string{"GOGC": gogc}[key] })
+		if got := debug.SetGCPercent(before); err != nil || got != want {
+			t.Errorf("with GOGC=%s, garbage may take %d %% of the live heap, want %d %%, %v", gogc, got, want, err)
+		}
+	}
+}
+
 // In any installation, the operator knows the memory limit of its own container, also after a user
 // has changed it. A GOMEMLIMIT of its own would not follow.
 func TestTheContainerPassesItsMemoryLimit(t *testing.T) {
