@@ -494,7 +494,7 @@ func (s *session) scrape() (map[string]*dto.MetricFamily, error) {
 	return all, nil
 }
 
-// liveHeap is what the last garbage collection has left, in bytes.
+// liveHeap is the heap that the last garbage collection has left, in bytes.
 func (s *session) liveHeap() (bytes float64, err error) {
 	all, err := s.scrape()
 	if err != nil {

@@ -268,8 +268,8 @@ func (s *Store) Len() int {
 // overwritten, and must be loaded before anything is decided.
 var ErrOvertaken = errors.New("another process has saved the usage history meanwhile")
 
-// IsYoung reports whether no history of the scaler was saved yet, and that a checkpoint would have neither usage of CPU, which
-// it has from the first complete interval on, nor an OOM kill, nor the need of a start.
+// IsYoung reports whether no history of the scaler was saved yet, and a checkpoint would hold little: no usage of CPU, which needs
+// a complete interval, no OOM kill, and no need of a start.
 func (s *Store) IsYoung(vs *v1beta1.VerticalScaler) bool {
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.requests.Lock()
@@ -325,7 +325,7 @@ func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, reco
 }
 
 // settle records the marks of the object. Its content is in the histories, so only the fields that
-// the next write needs are kept: it sets the owner again, and without managed fields it keeps the existing ones.
+// the next write needs are kept. That write sets the owner again. Without managed fields, it keeps the existing ones.
 func (e *entry) settle(marks marks) {
 	e.saved = marks
 	e.object.Spec.Containers, e.object.ManagedFields, e.object.OwnerReferences = nil, nil, nil
