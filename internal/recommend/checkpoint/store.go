@@ -268,8 +268,8 @@ func (s *Store) Len() int {
 // overwritten, and must be loaded before anything is decided.
 var ErrOvertaken = errors.New("another process has saved the usage history meanwhile")
 
-// IsYoung reports whether no history of the scaler was saved yet, and a checkpoint would hold little: no complete interval of CPU
-// usage, no OOM kill, and no need of a start.
+// IsYoung reports whether no history of the scaler was saved yet, and a checkpoint would hold little. It has no complete interval
+// of CPU usage then, no OOM kill, and no need of a start.
 func (s *Store) IsYoung(vs *v1beta1.VerticalScaler) bool {
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.requests.Lock()
