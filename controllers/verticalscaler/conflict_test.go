@@ -31,7 +31,7 @@ func TestConflictsBackOffAndUseNoBudget(t *testing.T) {
 		p.clock.SetTime(p.clock.Now().Add(result.RequeueAfter))
 	}
 	ms := time.Millisecond
-	want := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 25600 * ms, 51200 * ms, time.Minute}
+	want := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 25600 * ms, 51200 * ms, 102400 * ms}
 	if diff := cmp.Diff(want, delays); diff != "" {
 		t.Errorf("delays (-want +got):\n%s", diff)
 	}
