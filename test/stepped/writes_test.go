@@ -150,6 +150,29 @@ func TestANewScalerCostsTwoWritesAndThenItsCheckpoint(t *testing.T) {
 	}
 }
 
+// Before the first checkpoint, the status alone has the recommendation. A restart loses minutes of usage, and no number.
+func TestARestartBeforeTheFirstCheckpointKeepsTheRecommendation(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.Usage.Even = true
+	w.deploy("web")
+	w.Uses("web", "app", 60, 60)
+	w.Scale("web")
+	w.Minutes(4)
+	before := w.Scaler("web").Status.Recommendation
+	w.Stop()
+	w.Start()
+	for range 8 {
+		w.Minutes(1)
+		if after := w.Scaler("web").Status.Recommendation; after == nil || after.ContainerRecommendations[0].Target.Memory.Cmp(*before.ContainerRecommendations[0].Target.Memory) != 0 {
+			t.Fatalf("the recommendation was %v, and is %v", before, after)
+		}
+	}
+	if n := writesOfMany(w, 0)["create verticalscalercheckpoints"]; n != 1 {
+		t.Errorf("%d checkpoints", n)
+	}
+}
+
 // A request above its target waits for evidence, which grows. That does not cause a write.
 func TestGrowingEvidenceCostsAtMostOneWriteADoubling(t *testing.T) {
 	t.Parallel()
