@@ -65,11 +65,7 @@ func TestAWaveCostsFewWritesAChange(t *testing.T) {
 	const many = 10
 	w := newFixtureOn(t, world.NewAPI(admission.Policy(), admission.Binding()), "shop", nil)
 	w.Usage.Even = true
-	for i := range many {
-		w.deploy(nameOf(i))
-		w.Uses(nameOf(i), "app", 300, 240)
-		w.Scale(nameOf(i), func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsSized })
-	}
+	deployMany(w, many, 300, 240, func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsSized })
 	w.Minutes(8)
 	before := writesOfMany(w, many)
 	for i := range many {
@@ -82,14 +78,20 @@ func TestAWaveCostsFewWritesAChange(t *testing.T) {
 	}
 }
 
-// settledFleet deploys many workloads, and returns their writes once they are settled.
-func settledFleet(w *fixture, many int) map[string]int {
+// deployMany deploys many workloads that use that much, with scalers.
+func deployMany(w *fixture, many int, cpuMillis, memoryMebi int64, changes ...func(*v1beta1.VerticalScaler)) {
 	w.Helper()
 	for i := range many {
 		w.deploy(nameOf(i))
-		w.Uses(nameOf(i), "app", 300, 240)
-		w.Scale(nameOf(i))
+		w.Uses(nameOf(i), "app", cpuMillis, memoryMebi)
+		w.Scale(nameOf(i), changes...)
 	}
+}
+
+// settledFleet deploys many workloads, and returns their writes once they are settled.
+func settledFleet(w *fixture, many int) map[string]int {
+	w.Helper()
+	deployMany(w, many, 300, 240)
 	w.Minutes(60)
 	return writesOfMany(w, many)
 }
@@ -131,12 +133,7 @@ func TestANewScalerCostsTwoWritesAndThenItsCheckpoint(t *testing.T) {
 	t.Parallel()
 	const many = 10
 	w := newFixture(t)
-	w.Usage.Even = true
-	for i := range many {
-		w.deploy(nameOf(i))
-		w.Uses(nameOf(i), "app", 60, 60)
-		w.Scale(nameOf(i))
-	}
+	deployMany(w, many, 60, 60)
 	w.Minutes(4)
 	if sum := logWrites(t, "each new scaler", nil, writesOfMany(w, many), many); sum > 2 || w.Scaler(nameOf(0)).Status.Recommendation == nil {
 		t.Errorf("%.2f writes until the recommendation %v", sum, w.Scaler(nameOf(0)).Status.Recommendation)
@@ -179,11 +176,7 @@ func TestGrowingEvidenceCostsAtMostOneWriteADoubling(t *testing.T) {
 	const many = 4
 	w := newFixture(t)
 	w.Usage.Even = true
-	for i := range many {
-		w.deploy(nameOf(i))
-		w.Uses(nameOf(i), "app", 60, 60)
-		w.Scale(nameOf(i), world.InMode(v1beta1.UpdateModeRecommend))
-	}
+	deployMany(w, many, 60, 60, world.InMode(v1beta1.UpdateModeRecommend))
 	w.Minutes(8)
 	before := writesOfMany(w, many)
 	const doublings = 4

@@ -18,7 +18,7 @@ const (
 	// until a garbage collection ends.
 	memoryPercent = 90
 	// garbagePercent is the garbage that may be added to the live heap before it is collected. Go's default of 100 takes a quarter
-	// more memory, and a tenth less CPU at rest: most of the heap are usage histories and cached objects, which stay.
+	// more memory, and 8 % less CPU at rest: most of the heap are usage histories and cached objects, which stay.
 	garbagePercent = 50
 )
 

@@ -65,12 +65,12 @@ type Conflicts struct {
 
 // Delay is the time until the next reconcile after a conflict. It is 50 ms after the first in a
 // row, and twice as long after each further one, up to 10 minutes. A watch may be silent for longer, which is logged once. Its
-// next event triggers a reconcile at once.
+// next event triggers a reconcile at once, unless it only shows our own write.
 func (c *Conflicts) Delay(object types.NamespacedName) time.Duration {
 	delay := c.limiter().When(object)
 	if delay >= silentConflict && !c.silent.Swap(true) {
 		log.Log.WithName("queue").Info("The cache has been older than the API server for a minute, so writes conflict: a watch is silent, or another "+
-			"client keeps writing the object. Each such object is retried after up to 10 minutes, and after its next event",
+			"client keeps writing the object. Each such object is retried after up to 10 minutes, or when it changes",
 			"namespace", object.Namespace, "name", object.Name)
 	}
 	return delay

@@ -5,8 +5,8 @@
 // restart would lose important state.
 //
 // A checkpoint is written when its recommendation has changed, when an OOM kill was counted, or when the evidence in the
-// status is updated. The first one is written when the first interval of CPU usage is complete, or before a change. With steady usage, only the evidence
-// causes writes, a few times in eight days. A crash loses at most half of the observed time, or hours of it, and no
+// status is updated. The first one is written when the first interval of CPU usage is complete, or before a change. With steady
+// usage, only the evidence causes writes, a few times in eight days. A crash loses at most half of the observed time, or hours of it, and no
 // recommendation. For a scaler that waits to be promoted, it loses at most a tenth of the time that its policy requires.
 package checkpoint
 

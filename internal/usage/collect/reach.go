@@ -8,7 +8,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,13 +71,8 @@ func (c *Collector) lister(ctx context.Context, namespaces []string) lister {
 		log.FromContext(ctx).Info("Cannot read the usage of all namespaces at once", "error", err.Error())
 		return c.Source.List
 	}
-	var mu sync.Mutex
 	return func(_ context.Context, namespace string, _ time.Time) ([]usage.Sample, []usage.Refused, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		answer := answers[namespace]
-		delete(answers, namespace) // It is read once, and takes memory until then.
-		return answer.Samples, answer.Refused, err
+		return answers[namespace].Samples, answers[namespace].Refused, err
 	}
 }
 

@@ -42,10 +42,9 @@ type decoder struct {
 	wanted map[string]*answer
 	// most limits the pods and containers to keep, valid or not. kept counts them.
 	most, kept   int
-	pods         int               // items of the list
-	containersOf map[string]bool   // of the current item
-	names        map[string]string // of containers: few names are of many pods
-	raw          json.RawMessage   // of the item that is read
+	pods         int             // items of the list
+	containersOf map[string]bool // of the current item
+	raw          json.RawMessage // of the item that is read
 }
 
 // answer is the part of a response about one namespace.
@@ -101,7 +100,7 @@ func (c containerMetrics) read() (cpuMillis, memoryBytes int64, why usage.Refusa
 }
 
 func newDecoder(body *bounded, namespaces []string, now time.Time, most int) *decoder {
-	d := &decoder{body: body, json: json.NewDecoder(body), now: now, wanted: make(map[string]*answer, len(namespaces)), most: most, containersOf: map[string]bool{}, names: map[string]string{}}
+	d := &decoder{body: body, json: json.NewDecoder(body), now: now, wanted: make(map[string]*answer, len(namespaces)), most: most, containersOf: map[string]bool{}}
 	for _, namespace := range namespaces {
 		d.wanted[namespace] = &answer{seen: map[string]bool{}}
 	}
@@ -226,10 +225,6 @@ func (d *decoder) judge(pod podMetrics, isMalformed bool) {
 			continue
 		}
 		d.containersOf[container] = true
-		if known, ok := d.names[container]; ok {
-			container = known
-		}
-		d.names[container] = container
 		to.Samples = append(to.Samples, usage.Sample{
 			Namespace: namespace, Pod: name, Container: container, Time: at, Window: window,
 			CPUMillis: cpuMillis, MemoryBytes: memoryBytes,

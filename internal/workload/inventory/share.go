@@ -4,6 +4,8 @@
 package inventory
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -13,19 +15,19 @@ import (
 // are never modified, and a read returns a deep copy. Decoded slices have room for twice their items.
 func shareInScaler(vs *v1beta1.VerticalScaler) {
 	status := &vs.Status
-	status.Conditions, status.History = clone(status.Conditions), clone(status.History)
+	status.Conditions, status.History = slices.Clone(status.Conditions), slices.Clone(status.History)
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
 		c.Type, c.Reason, c.Message, c.Status = shared(c.Type), shared(c.Reason), shared(c.Message), shared(c.Status)
 	}
 	var amounts quantities
 	if status.Recommendation != nil {
-		status.Recommendation.ContainerRecommendations = clone(status.Recommendation.ContainerRecommendations)
+		status.Recommendation.ContainerRecommendations = slices.Clone(status.Recommendation.ContainerRecommendations)
 		for i := range status.Recommendation.ContainerRecommendations {
 			c := &status.Recommendation.ContainerRecommendations[i]
 			c.ContainerName = shared(c.ContainerName)
 			amounts.share(&c.Target, &c.LowerBound, &c.UpperBound, &c.UncappedTarget)
-			c.Reasons = clone(c.Reasons)
+			c.Reasons = slices.Clone(c.Reasons)
 			for j := range c.Reasons {
 				r := &c.Reasons[j]
 				r.Resource, r.Code, r.Margin = shared(r.Resource), shared(r.Code), shared(r.Margin)
@@ -34,21 +36,13 @@ func shareInScaler(vs *v1beta1.VerticalScaler) {
 	}
 	if status.Decision != nil {
 		status.Decision.Reason = shared(status.Decision.Reason)
-		status.Decision.Containers = clone(status.Decision.Containers)
+		status.Decision.Containers = slices.Clone(status.Decision.Containers)
 		for i := range status.Decision.Containers {
 			c := &status.Decision.Containers[i]
 			c.ContainerName = shared(c.ContainerName)
 			amounts.share(&c.Requests)
 		}
 	}
-}
-
-// clone is a copy without room for more, and nil for nil.
-func clone[T any](s []T) []T {
-	if s == nil {
-		return nil
-	}
-	return append(make([]T, 0, len(s)), s...)
 }
 
 // quantities are the quantities that were seen in one object.
