@@ -153,10 +153,10 @@ func (r *rig) startVPA(o Options) (all programs, err error) {
 	return all, nil
 }
 
-// start starts a program on one CPU. Its log is in the folder.
+// start starts a program on one CPU, with this process's GOGC. Its log is in the folder.
 func start(folder, path, name, kubeconfig string, env []string, flags ...string) (*process.Process, error) {
 	command := exec.Command(path, flags...)
-	command.Env = slices.Concat(env, []string{"KUBECONFIG=" + kubeconfig, "GOMAXPROCS=1"})
+	command.Env = slices.Concat(env, []string{"KUBECONFIG=" + kubeconfig, "GOMAXPROCS=1", "GOGC=" + os.Getenv("GOGC")})
 	return process.Start(name, filepath.Join(folder, name+".log"), command)
 }
 
