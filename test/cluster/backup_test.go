@@ -47,6 +47,7 @@ func TestACopyOfACheckpointIsTakenOver(t *testing.T) {
 	w.uses("web", "app", 300, 240)
 	w.Scale("web", recommend)
 	w.rounds(30)
+	w.uses("web", "app", 600, 480) // The first save waits for a change, or for five minutes of real time.
 	saved := stored("saved", func(c v1beta1.VerticalScalerCheckpoint) bool { return len(c.Spec.Containers) > 0 })
 	had := observed()
 
