@@ -34,7 +34,7 @@ func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 	if len(situation.Recommendations) == 0 && situation.Decision == nil && !s.policy.NeedsSizedNewPods() {
 		return nil // New pods get no sizes in any case.
 	}
-	situation.Unsized, err = r.admission.check(ctx, r.Live, r.Release, s.now, r.ResyncPeriod)
+	situation.Unsized, err = r.admission.check(ctx, r, s.now, r.ResyncPeriod)
 	switch {
 	case err != nil:
 		return err
@@ -65,7 +65,7 @@ func (r *Reconciler) observeNewPods(ctx context.Context, s *scope) (err error) {
 
 // confirmNewPods reads again, before an eviction, whether the API server sizes new pods and has the sizes.
 func (r *Reconciler) confirmNewPods(ctx context.Context, s *scope) error {
-	unsized, err := r.admission.check(ctx, r.Live, r.Release, s.now, 0)
+	unsized, err := r.admission.check(ctx, r, s.now, 0)
 	if err != nil {
 		return err
 	}
@@ -194,21 +194,25 @@ type admissionCheck struct {
 	readAt time.Time
 }
 
-// unavailableRetry is the time for which an API server that does not size new pods is remembered, and after which a scaler that
-// needs it looks again. Other scalers look at their next resync.
+// unavailableRetry is the time for which an API server that does not size new pods is remembered if its policy is not watched,
+// and after which a scaler that needs it looks again. Other scalers look at their next resync.
 const unavailableRetry = 30 * time.Second
 
-// check returns the obstacle to sizing new pods, if any. An answer younger than longest is reused.
-func (a *admissionCheck) check(ctx context.Context, live client.Reader, own release.Release, now time.Time, longest time.Duration) (plan.Obstacle, error) {
+// check returns the obstacle to sizing new pods, if any. An answer younger than longest is reused until the policy changes.
+func (a *admissionCheck) check(ctx context.Context, r *Reconciler, now time.Time, longest time.Duration) (plan.Obstacle, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.last.Exists() {
+	isWatched := r.NewPodsPolicy != nil && r.NewPodsPolicy.Works()
+	if isWatched && r.NewPodsPolicy.TakeChange() {
+		a.readAt = time.Time{}
+	}
+	if a.last.Exists() && !isWatched {
 		longest = min(longest, unavailableRetry)
 	}
 	if age := now.Sub(a.readAt); !a.readAt.IsZero() && age >= 0 && age < longest {
 		return a.last, nil
 	}
-	last, err := readAdmission(ctx, live, own)
+	last, err := readAdmission(ctx, r.Live, r.Release)
 	if err != nil {
 		return plan.Obstacle{}, err
 	}

@@ -393,3 +393,42 @@ func TestUnpublishedSizesAreNotEffective(t *testing.T) {
 		}
 	}
 }
+
+// fakePolicy is a watch of the policy for new pods without an API server.
+type fakePolicy struct{ changed, isBlind bool }
+
+func (f *fakePolicy) Works() bool { return !f.isBlind }
+func (f *fakePolicy) TakeChange() (changed bool) {
+	changed, f.changed = f.changed, false
+	return changed
+}
+
+// An idle operator does not ask whether the policy is there: only after a change, and seldom otherwise, or if it may not watch.
+func TestThePolicyForNewPodsIsReadWhenItHasChanged(t *testing.T) {
+	policy, reads, began := &fakePolicy{}, 0, time.Now()
+	r := apiServer(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		reads++
+		return apierrors.NewNotFound(schema.GroupResource{}, "x")
+	}})
+	r.NewPodsPolicy = policy
+	for i, step := range []struct {
+		does  func()
+		after time.Duration
+		reads int
+	}{
+		{nil, 0, 1},
+		{nil, 9 * time.Minute, 1},
+		{nil, 10 * time.Minute, 2},
+		{func() { policy.changed = true }, 10*time.Minute + time.Second, 3},
+		{nil, 11 * time.Minute, 3},
+		{func() { policy.isBlind = true }, 11*time.Minute + time.Second, 4},
+		{nil, 12 * time.Minute, 5},
+	} {
+		if step.does != nil {
+			step.does()
+		}
+		if _, err := r.admission.check(t.Context(), r, began.Add(step.after), r.ResyncPeriod); err != nil || reads != step.reads {
+			t.Errorf("step %d: %d reads, %v; want %d", i, reads, err, step.reads)
+		}
+	}
+}

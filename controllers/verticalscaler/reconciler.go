@@ -103,6 +103,12 @@ type Reconciler struct {
 	VPAs *inventory.VPAs
 	// Metrics has the state of the scalers for Prometheus, or is nil.
 	Metrics *metrics.Scalers
+	// NewPodsPolicy watches the policy that sizes new pods, and its binding. Works reports whether it does, and TakeChange
+	// whether something has changed since the last call. Nil watches nothing.
+	NewPodsPolicy interface {
+		Works() bool
+		TakeChange() bool
+	}
 	// NewPodsRefused returns why the API server rejects the sizes of new pods of a namespace.
 	NewPodsRefused func(namespace string) apierror.Rejection
 	// Policies reads ScalingPolicies and ClusterScalingPolicies from a cache; nil if none are served.

@@ -13,12 +13,13 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/presence"
 )
 
 // Namespaces parses WATCH_NAMESPACE: names separated by commas. It returns them sorted and
@@ -292,6 +294,9 @@ const (
 	unwatchedCheckInterval = 10 * time.Minute
 )
 
+// optionalBindings are the ClusterRoleBindings of recreate.yaml and policies.yaml, which may be applied at any time.
+var optionalBindings = []string{"verticalscaler-manager-policies", "verticalscaler-manager-recreate"}
+
 // addAccessChecker adds the check for more rights, if some are missing.
 func (a *assembly) addAccessChecker(context.Context) error {
 	if a.check == nil || len(a.scope.Lacks) == 0 {
@@ -299,13 +304,15 @@ func (a *assembly) addAccessChecker(context.Context) error {
 	}
 	w := &accessChecker{check: a.check, scope: a.scope, clock: a.clock, hasPolicies: a.hasPolicies, restart: a.restart}
 	if len(a.scope.Namespaces) == 0 {
-		api, err := metadata.NewForConfigAndClient(a.mgr.GetConfig(), a.mgr.GetHTTPClient())
+		api, err := a.metadata()
 		if err != nil {
-			return fmt.Errorf("creating a client for ClusterRoleBindings: %w", err)
-		}
-		if w.bindings, err = newBindings(api); err != nil {
 			return err
 		}
+		bindings, err := presence.New(api, []schema.GroupVersionResource{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")}, optionalBindings...)
+		if err != nil {
+			return fmt.Errorf("watching ClusterRoleBindings: %w", err)
+		}
+		w.bindings = bindings
 	}
 	if err := a.mgr.Add(w); err != nil {
 		return fmt.Errorf("adding the access checker: %w", err)
@@ -324,12 +331,19 @@ func (a *assembly) hasPolicies(ctx context.Context) bool {
 	})
 }
 
+// changes are a presence.Watch.
+type changes interface {
+	Start(ctx context.Context) error
+	Works() bool
+	TakeChange() bool
+}
+
 // accessChecker checks whether the operator has been granted more rights: when a binding has changed, and otherwise seldom.
 type accessChecker struct {
 	check    accessCheck
 	scope    Scope
 	clock    clock.WithTicker
-	bindings *bindings // nil if the operator is limited to some namespaces
+	bindings changes // nil if the operator is limited to some namespaces
 	// hasPolicies reports whether there is a policy. Without any, and without bindings, the rights for policies do not matter.
 	hasPolicies func(context.Context) bool
 	restart     func() // called once when there are more rights
@@ -345,8 +359,8 @@ func (*accessChecker) NeedLeaderElection() bool { return false }
 func (w *accessChecker) Start(ctx context.Context) error {
 	w.asked = w.clock.Now() // the scope was found just now
 	if w.bindings != nil {
-		if err := w.bindings.start(ctx); err != nil {
-			return err
+		if err := w.bindings.Start(ctx); err != nil {
+			return fmt.Errorf("watching ClusterRoleBindings: %w", err)
 		}
 	}
 	every(ctx, w.clock, accessCheckInterval, func() bool {
@@ -370,7 +384,7 @@ func (w *accessChecker) Start(ctx context.Context) error {
 func (w *accessChecker) isDue() bool {
 	now := w.clock.Now()
 	if w.isWatched() {
-		if w.bindings.changed.Swap(false) {
+		if w.bindings.TakeChange() {
 			w.askUntil = now.Add(time.Minute)
 		}
 		if now.After(w.askUntil) && now.Sub(w.asked) < unwatchedCheckInterval {
@@ -384,7 +398,7 @@ func (w *accessChecker) isDue() bool {
 // isWatched reports whether bindings tell when the operator may have got more rights. Without those to watch workloads, nothing
 // works, and no time is lost.
 func (w *accessChecker) isWatched() bool {
-	return w.bindings != nil && !w.bindings.isForbidden.Load() && w.scope.missing(Watching, metav1.NamespaceAll) == ""
+	return w.bindings != nil && w.bindings.Works() && w.scope.missing(Watching, metav1.NamespaceAll) == ""
 }
 
 // improved reports whether the operator has got the rights for a feature that it does without.

@@ -191,7 +191,7 @@ func TestImprovedRights(t *testing.T) {
 				scope: Scope{Lacks: tc.lacks}, hasPolicies: func(context.Context) bool { return tc.hasPolicies },
 			}
 			if tc.isWatched {
-				w.bindings = &bindings{}
+				w.bindings = &fakeChanges{}
 			}
 			if improved, err := w.improved(t.Context()); improved != tc.improved || err != nil {
 				t.Errorf("improved() = %t, %v; want %t", improved, err, tc.improved)
@@ -200,10 +200,21 @@ func TestImprovedRights(t *testing.T) {
 	}
 }
 
+// fakeChanges is a watch without an API server.
+type fakeChanges struct{ changed, isBlind bool }
+
+func (*fakeChanges) Start(context.Context) error { return nil }
+func (f *fakeChanges) Works() bool               { return !f.isBlind }
+func (f *fakeChanges) TakeChange() (changed bool) {
+	changed, f.changed = f.changed, false
+	return changed
+}
+
 // An idle operator asks for no rights: only after a binding has changed, and seldom otherwise, or if it may not watch bindings.
 func TestRightsAreAskedForWhenABindingHasChanged(t *testing.T) {
 	fakeClock := testingclock.NewFakeClock(time.Now())
-	w := &accessChecker{clock: fakeClock, asked: fakeClock.Now(), bindings: &bindings{}}
+	bindings := &fakeChanges{}
+	w := &accessChecker{clock: fakeClock, asked: fakeClock.Now(), bindings: bindings}
 	for i, step := range []struct {
 		does  func()
 		after time.Duration
@@ -213,10 +224,10 @@ func TestRightsAreAskedForWhenABindingHasChanged(t *testing.T) {
 		{nil, 9 * time.Minute, false},
 		{nil, time.Minute, true},
 		{nil, accessCheckInterval, false},
-		{func() { w.bindings.changed.Store(true) }, accessCheckInterval, true},
+		{func() { bindings.changed = true }, accessCheckInterval, true},
 		{nil, accessCheckInterval, true}, // a new right may take a moment
 		{nil, time.Minute, false},
-		{func() { w.bindings.isForbidden.Store(true) }, accessCheckInterval, true},
+		{func() { bindings.isBlind = true }, accessCheckInterval, true},
 		{nil, accessCheckInterval, true},
 	} {
 		if step.does != nil {
@@ -285,5 +296,17 @@ func TestMetricsAreRejectedWithoutTheRightToAuthorize(t *testing.T) {
 	handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	if answer.Code != http.StatusForbidden || !strings.Contains(answer.Body.String(), "create tokenreviews") {
 		t.Errorf("answered %d: %s", answer.Code, answer.Body)
+	}
+}
+
+// The files that users apply later have the watched bindings.
+func TestTheWatchedBindingsArePublished(t *testing.T) {
+	for i, file := range []string{"policies.yaml", "recreate.yaml"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "dist", file))
+		must.Succeed(t, err)
+		_, binding, _ := strings.Cut(string(text), "\nkind: ClusterRoleBinding\n")
+		if !strings.Contains(binding, "\n  name: "+optionalBindings[i]+"\n") {
+			t.Errorf("dist/%s has no binding %s", file, optionalBindings[i])
+		}
 	}
 }

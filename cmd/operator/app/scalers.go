@@ -7,14 +7,18 @@ import (
 	"context"
 	"fmt"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/newpods"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/presence"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/pressure"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
@@ -31,6 +35,10 @@ func (a *assembly) addScalers(ctx context.Context) error {
 		return err
 	}
 	vpas, err := a.watchVPAs()
+	if err != nil {
+		return err
+	}
+	policy, err := a.watchNewPodsPolicy()
 	if err != nil {
 		return err
 	}
@@ -55,6 +63,7 @@ func (a *assembly) addScalers(ctx context.Context) error {
 		Policies:       a.mgr.GetCache(),
 		Release:        a.release(),
 		Access:         scaler.ClusterAccess{Namespaces: a.scope.Namespaces, NodesForbidden: a.scope.missing(Nodes, metav1.NamespaceAll) != ""},
+		NewPodsPolicy:  policy,
 		NewPodsRefused: sizes.Refused,
 		ResyncPeriod:   a.config.ResyncPeriod.Duration,
 		Workers:        a.config.Workers.VerticalScalers,
@@ -91,10 +100,37 @@ func (a *assembly) watchVPAs() (*inventory.VPAs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for VerticalPodAutoscalers: %w", err)
 	}
-	watcher, err := metadata.NewForConfigAndClient(a.mgr.GetConfig(), a.mgr.GetHTTPClient())
+	watcher, err := a.metadata()
 	if err != nil {
-		return nil, fmt.Errorf("creating a client for the metadata of VerticalPodAutoscalers: %w", err)
+		return nil, err
 	}
 	namespaces, _ := a.scope.readable()
 	return &inventory.VPAs{Client: reader, Metadata: watcher, Namespaces: namespaces, Clock: clock.RealClock{}}, nil
+}
+
+// watchNewPodsPolicy watches whether the API server sizes new pods.
+func (a *assembly) watchNewPodsPolicy() (*presence.Watch, error) {
+	api, err := a.metadata()
+	if err != nil {
+		return nil, err
+	}
+	policy, err := presence.New(api, []schema.GroupVersionResource{
+		admissionv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicies"), admissionv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicybindings"),
+	}, admission.PolicyName)
+	if err == nil {
+		err = a.mgr.Add(policy)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watching the policy for new pods: %w", err)
+	}
+	return policy, nil
+}
+
+// metadata is a client that reads the metadata of objects only.
+func (a *assembly) metadata() (metadata.Interface, error) {
+	api, err := metadata.NewForConfigAndClient(a.mgr.GetConfig(), a.mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for metadata: %w", err)
+	}
+	return api, nil
 }

@@ -242,8 +242,8 @@ func onVPAError(informer toolscache.SharedIndexInformer, by clock.Clock, changed
 	}
 }
 
-// notServedInterval is the time between two requests for an API that is not served: VPA is installed rarely.
-const notServedInterval = 2 * time.Minute
+// notServedInterval is the time between two requests for an API that is not served: as a resync, because VPA is installed rarely.
+const notServedInterval = 10 * time.Minute
 
 // listThenWatch lists before it watches. So an unknown resource fails at once, without an attempt
 // to stream the list first.
