@@ -29,9 +29,8 @@ SOURCE_DATE_EPOCH := $(shell date -u -d $(CREATED) +%s 2>/dev/null || date -u -j
 endif
 export PLATFORMS IMAGE_ARCHIVE SOURCE_DATE_EPOCH CYCLONEDX_GOMOD
 
-# The folder is not always a git checkout that git trusts, and nothing here needs its commit in a binary. With the same -trimpath
-# and CGO_ENABLED as in hack/cluster/build.sh, Go compiles each dependency once for the cluster, the tests, and all programs.
-export GOFLAGS := $(strip $(filter-out -buildvcs% -mod=% -trimpath%,$(shell go env GOFLAGS)) -buildvcs=false -trimpath)
+# Flags from the caller's environment do not decide what is built.
+export GOFLAGS := $(shell hack/goflags.sh)
 export CGO_ENABLED := 0
 export GOWORK := off
 

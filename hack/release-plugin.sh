@@ -43,8 +43,8 @@ for platform; do
 	[[ $os != windows ]] || program+=.exe
 	root=$scratch/$name
 	mkdir "$root"
-	CGO_ENABLED=0 GOOS=$os GOARCH=$arch GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT='' GOWORK=off GOFLAGS=-mod=readonly \
-		go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$version" -o "$root/$program" ./cmd/kubectl-vscaler
+	CGO_ENABLED=0 GOOS=$os GOARCH=$arch GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT='' GOWORK=off GOFLAGS=$(hack/goflags.sh) \
+		go build -ldflags "-s -w -X main.version=$version" -o "$root/$program" ./cmd/kubectl-vscaler
 	install -m 0644 LICENSE "$root/"
 	[[ $os == windows ]] || install -m 0755 cmd/kubectl-vscaler/kubectl_complete-vscaler "$root/"
 	(cd "$root" && tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=ustar -c -- *) |

@@ -59,8 +59,8 @@ OLM_TOOLS := $(SCORECARD_TEST) $(OPM) $(OLM_OPERATOR) $(OLM_CATALOG) $(OLM_CPB) 
 define build-tool
 @mkdir -p $(TOOLS_DIR)
 @echo "Building $(@F)"
-@cd $(1) && CGO_ENABLED=$(or $(5),0) GOOS= GOARCH= GOWORK=off GOFLAGS=-mod=readonly \
-	go build -trimpath -buildvcs=false -tags '$(3)' -ldflags '-s -w $(4)' -o $(CURDIR)/$@.new $(2)
+@cd $(1) && CGO_ENABLED=$(or $(5),0) GOOS= GOARCH= GOWORK=off \
+	go build -tags '$(3)' -ldflags '-s -w $(4)' -o $(CURDIR)/$@.new $(2)
 @mv $@.new $@
 endef
 

@@ -19,8 +19,9 @@ cd "$module"
 
 kubernetes=v1.37.2 # the version of k8s.io/kubernetes in go.mod
 
-# Flags from the caller's environment must not decide what is built. An empty GOFLAGS would let "go env -w" decide.
-export GOFLAGS=-mod=readonly GOWORK=off CGO_ENABLED=0
+# Flags from the caller's environment must not decide what is built.
+GOFLAGS=$(../goflags.sh)
+export GOFLAGS GOWORK=off CGO_ENABLED=0
 version=(
 	gitVersion="$kubernetes"
 	gitMajor="$(cut -d. -f1 <<<"${kubernetes#v}")"
@@ -89,7 +90,7 @@ fetched() {
 	local etcd
 	[[ $tags == '' && ${LOCALCLUSTER_FETCH:-} != off ]] || return 1
 	etcd=$(sed -n 's|^\tgo.etcd.io/etcd/server/v3 ||p' go.mod)
-	go build -trimpath -buildvcs=false -o "$root/fetch" ./fetch
+	go build -o "$root/fetch" ./fetch
 	# shellcheck disable=SC2086 # several flags
 	"$root/fetch" -kubernetes "$kubernetes" -etcd "$etcd" ${LOCALCLUSTER_FETCH_FLAGS:-} || {
 		say "building them from source"
@@ -100,13 +101,13 @@ fetched() {
 build() {
 	local folder=$1 programs='' scratch stale name
 	if programs=$(fetched); then tags=fetched; fi
-	local flags=(-trimpath -buildvcs=false -tags "$tags" -ldflags "$ldflags")
+	local flags=(-tags "$tags" -ldflags "$ldflags")
 	scratch=$(mktemp -d "$root/.build-XXXXXX")
 	# shellcheck disable=SC2064 # the folder's name is known now
 	trap "rm -rf '$scratch'" EXIT
 
 	# Go itself says which packages its cache lacks, so the total is right for a cold and for a warm cache.
-	stale=$(go list -deps -trimpath -tags "$tags" -f '{{if .Stale}}{{.ImportPath}}{{end}}' . | grep -c . || true)
+	stale=$(go list -deps -tags "$tags" -f '{{if .Stale}}{{.ImportPath}}{{end}}' . | grep -c . || true)
 	((stale > 0)) || stale=1
 	if ((stale > 100)); then
 		say "building the cluster with Kubernetes $kubernetes: $stale packages to compile. This takes minutes the first time, seconds later."

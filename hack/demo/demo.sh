@@ -63,8 +63,8 @@ if [[ -n ${RELEASE:-} ]]; then
 	tar -xzf "$release/$archive" -C "$bin"
 	"$(hack/images/build.sh)/crane" export - - <"$release/operator.tar" | tar -x -C "$bin" manager
 else
-	CGO_ENABLED=0 go build -trimpath -o "$bin/manager" ./cmd/operator
-	CGO_ENABLED=0 go build -trimpath -o "$bin/kubectl-vscaler" ./cmd/kubectl-vscaler
+	go build -o "$bin/manager" ./cmd/operator
+	go build -o "$bin/kubectl-vscaler" ./cmd/kubectl-vscaler
 fi
 
 say "Starting a cluster with simulated nodes, metrics-server and the operator of $release/install.yaml"

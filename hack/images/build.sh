@@ -9,7 +9,7 @@ set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$repo/hack/tools"
 mkdir -p "$repo/bin/images"
-# For this machine, whatever the caller builds for. GOFLAGS of the caller (-mod=vendor, say) are about another module.
-CGO_ENABLED=0 GOOS='' GOARCH='' GOFLAGS='' GOWORK=off \
-	go build -trimpath -buildvcs=false -o "$repo/bin/images/" ./images github.com/google/go-containerregistry/cmd/crane >&2
+# For this machine, whatever the caller builds for.
+CGO_ENABLED=0 GOOS='' GOARCH='' GOFLAGS=$("$repo/hack/goflags.sh") GOWORK=off \
+	go build -o "$repo/bin/images/" ./images github.com/google/go-containerregistry/cmd/crane >&2
 echo "$repo/bin/images"

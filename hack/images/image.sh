@@ -49,8 +49,8 @@ revision() {
 compile() {
 	local folder=$1 package=$2 arch=$3 output=$4
 	shift 4
-	(cd "$folder" && CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOWORK=off GOFLAGS=-mod=readonly \
-		go build -trimpath -buildvcs=false "$@" -o "$output" "$package")
+	(cd "$folder" && CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOWORK=off GOFLAGS=$("$here/hack/goflags.sh") \
+		go build "$@" -o "$output" "$package")
 }
 
 # write <Dockerfile> [<flag>...]: the image from the folder of each platform, with the labels of the Dockerfile.

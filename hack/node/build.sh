@@ -18,8 +18,8 @@ fi
 command -v go >/dev/null || fail "the go command is missing"
 
 cd "$here"
-# GOFLAGS of the caller (-mod=vendor, say) are about another module.
-export GOFLAGS= GOWORK=off CGO_ENABLED=0 GOOS=linux
+GOFLAGS=$("$repo/hack/goflags.sh")
+export GOFLAGS GOWORK=off CGO_ENABLED=0 GOOS=linux
 key=$({
 	go env GOVERSION GOARCH
 	find . -type f \( -name '*.go' -o -name 'go.*' -o -name build.sh \) ! -name '*_test.go' | LC_ALL=C sort | xargs sha256sum
@@ -31,7 +31,7 @@ if [ ! -e "$folder/pause.tar" ]; then
 	# Built aside and renamed when complete: another script may be doing the same at this moment.
 	fresh=$(mktemp -d "$repo/bin/node/.build-XXXXXX")
 	trap 'rm -rf "$fresh"' EXIT
-	go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$fresh/" ./cmd/... >&2
+	go build -ldflags '-s -w' -o "$fresh/" ./cmd/... >&2
 	images=$("$repo/hack/images/build.sh")/images
 	mkdir "$fresh/root"
 	cp "$fresh/stress" "$fresh/root/stress"
