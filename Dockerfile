@@ -20,7 +20,7 @@ COPY api/ api/
 COPY controllers/ controllers/
 COPY internal/ internal/
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/$TARGETARCH/manager ./cmd/operator
+    go build -trimpath -buildvcs=false -gcflags=all=-dwarf=false -ldflags "-s -w -X main.version=$VERSION" -o /out/$TARGETARCH/manager ./cmd/operator
 
 # The operator finds the API server's certificate in the volume of its service account, creates the certificate of its metrics in
 # memory, and writes no files. So the image needs nothing else.

@@ -87,7 +87,7 @@ lint: $(GOLANGCI_LINT) $(KUBE_API_LINTER) $(VALE) ## Check code, API types, and 
 	cd api && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml $(ARGS)
 	cd api && $(CURDIR)/$(KUBE_API_LINTER) run --config $(CURDIR)/.golangci-kal.yml ./v1beta1/...
 	go vet -tags $(TEST_TAGS) ./...
-	@for module in $(TESTED_MODULES); do (cd $$module && go vet ./...); done
+	@for module in bench $(TESTED_MODULES); do (cd $$module && go vet ./...); done
 	@hack/vale/check.sh $(VALE)
 	@rm -rf bin/vale
 	@go run ./hack/prose -out bin/vale $(PROSE_SOURCES)

@@ -84,7 +84,7 @@ echo "--- the image, again"
 copy=$scratch/copy
 mkdir "$copy"
 cp -r LICENSE Dockerfile go.mod go.sum api controllers internal "$copy"
-cp -r --parents cmd/operator hack/images hack/tools/go.mod hack/tools/go.sum hack/tools/images "$copy"
+cp -r --parents cmd/operator hack/goflags.sh hack/images hack/tools/go.mod hack/tools/go.sum hack/tools/images "$copy"
 chmod -R go= "$copy"
 REVISION=$(git rev-parse HEAD)
 SOURCE_DATE_EPOCH=$(date -u -d "$(sed -n 's/^ *createdAt: *"\(.*\)"/\1/p' config/manifests/bases/*.clusterserviceversion.yaml)" +%s)

@@ -8,6 +8,8 @@ set -euo pipefail
 export LC_ALL=C
 umask 022
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+GOFLAGS=$(hack/goflags.sh)
+export GOFLAGS
 
 version=$1 folder=$(realpath -m "$2")
 shift 2
@@ -43,7 +45,7 @@ for platform; do
 	[[ $os != windows ]] || program+=.exe
 	root=$scratch/$name
 	mkdir "$root"
-	CGO_ENABLED=0 GOOS=$os GOARCH=$arch GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT='' GOWORK=off GOFLAGS=$(hack/goflags.sh) \
+	CGO_ENABLED=0 GOOS=$os GOARCH=$arch GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT='' GOWORK=off \
 		go build -ldflags "-s -w -X main.version=$version" -o "$root/$program" ./cmd/kubectl-vscaler
 	install -m 0644 LICENSE "$root/"
 	[[ $os == windows ]] || install -m 0755 cmd/kubectl-vscaler/kubectl_complete-vscaler "$root/"

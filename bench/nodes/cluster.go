@@ -249,7 +249,7 @@ func (c *cluster) start(p *pod, size quantity.Amounts) {
 	p.Pod = workload.Pod{
 		Name: name, UID: types.UID(name), ResourceVersion: "1", Current: true, ReplicaSet: p.of.replicaSet(), Running: true, Ready: true,
 		Created: c.now, Started: c.now, ReadyChanged: c.now, QoS: corev1.PodQOSBurstable,
-		Containers: []workload.Container{{Name: container, Resources: resources}}, Actual: map[string]workload.Resources{container: resources},
+		Containers: []workload.Container{{Name: container, Resources: resources}}, Actual: workload.Reported{{Name: container, Resources: resources}},
 	}
 	p.of.isChanged = true
 	p.asked, p.has, p.lacks, p.kills, p.rejected, p.withdrawals = size, size, false, 0, nil, 0
@@ -358,7 +358,7 @@ func (c *cluster) grantTo(p *pod) bool {
 	p.of.isChanged = true
 	p.has, p.Pod.Resize, p.withdrawals = p.asked, workload.Resize{}, 0
 	p.limit = p.of.limitFor(p.has.MemoryBytes, p.limit)
-	p.Actual = map[string]workload.Resources{container: resourcesOf(p.has, p.limit)}
+	p.Actual = workload.Reported{{Name: container, Resources: resourcesOf(p.has, p.limit)}}
 	p.node.recount()
 	return true
 }

@@ -206,7 +206,7 @@ func (a *admissionCheck) check(ctx context.Context, r *Reconciler, now time.Time
 	if isWatched && r.NewPodsPolicy.TakeChange() {
 		a.readAt = time.Time{}
 	}
-	if a.last.Exists() && !isWatched {
+	if isKnownAbsent := isWatched && a.last.Reason == v1beta1.ReasonAdmissionUnavailable; a.last.Exists() && !isKnownAbsent {
 		longest = min(longest, unavailableRetry)
 	}
 	if age := now.Sub(a.readAt); !a.readAt.IsZero() && age >= 0 && age < longest {

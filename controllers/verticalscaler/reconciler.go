@@ -44,6 +44,8 @@ const (
 	DefaultResyncPeriod = 10 * time.Minute
 	// staleCacheRetry is the time until the next reconcile after a write whose result the next step needs.
 	staleCacheRetry = 50 * time.Millisecond
+	// refusedRetry is the time until the next reconcile after the API server has refused a step: it refuses others, too.
+	refusedRetry = time.Second
 )
 
 // Pods reads the pods of Deployments, which must not be modified, and reports their changes.
@@ -381,6 +383,9 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	key, after := client.ObjectKeyFromObject(s.scaler), r.untilResync(s)
 	if s.outcome != conflicted {
 		r.conflicts.Forget(key)
+	}
+	if errors.Is(s.err, errRefused) {
+		return reconcile.Result{RequeueAfter: refusedRetry}, nil
 	}
 	switch s.outcome {
 	case conflicted:

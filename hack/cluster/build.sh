@@ -43,7 +43,7 @@ key() {
 	{
 		go version
 		go env GOOS GOARCH
-		printf '%s\n' "$tags" "$ldflags"
+		printf '%s\n' "$tags" "$ldflags" "$GOFLAGS"
 		# Tests are not part of the binary.
 		find . -type f \( -name '*.go' -o -name '*.yaml' -o -name go.mod -o -name go.sum \) \
 			! -name '*_test.go' | sort | while IFS= read -r file; do

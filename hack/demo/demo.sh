@@ -63,6 +63,8 @@ if [[ -n ${RELEASE:-} ]]; then
 	tar -xzf "$release/$archive" -C "$bin"
 	"$(hack/images/build.sh)/crane" export - - <"$release/operator.tar" | tar -x -C "$bin" manager
 else
+	GOFLAGS=$(hack/goflags.sh)
+	export GOFLAGS CGO_ENABLED=0 GOWORK=off
 	go build -o "$bin/manager" ./cmd/operator
 	go build -o "$bin/kubectl-vscaler" ./cmd/kubectl-vscaler
 fi

@@ -10,6 +10,7 @@ repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$repo/hack/tools"
 mkdir -p "$repo/bin/images"
 # For this machine, whatever the caller builds for.
-CGO_ENABLED=0 GOOS='' GOARCH='' GOFLAGS=$("$repo/hack/goflags.sh") GOWORK=off \
-	go build -o "$repo/bin/images/" ./images github.com/google/go-containerregistry/cmd/crane >&2
+GOFLAGS=$("$repo/hack/goflags.sh")
+export GOFLAGS
+CGO_ENABLED=0 GOOS='' GOARCH='' GOWORK=off go build -o "$repo/bin/images/" ./images github.com/google/go-containerregistry/cmd/crane >&2
 echo "$repo/bin/images"

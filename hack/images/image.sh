@@ -32,6 +32,8 @@ work=$here/bin/images/work/$kind
 rm -rf "$work"
 mkdir -p "$work"
 platforms=()
+GOFLAGS=$(hack/goflags.sh)
+export GOFLAGS
 for platform in $(tr , ' ' <<<"${PLATFORMS:-linux/$(go env GOHOSTARCH)}"); do
 	[[ $platform == linux/* && $platform != linux/*/* ]] || fail "PLATFORMS: want linux/ARCH, such as linux/amd64,linux/arm64, not '$platform'"
 	platforms+=("${platform#linux/}")
@@ -49,7 +51,7 @@ revision() {
 compile() {
 	local folder=$1 package=$2 arch=$3 output=$4
 	shift 4
-	(cd "$folder" && CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOWORK=off GOFLAGS=$("$here/hack/goflags.sh") \
+	(cd "$folder" && CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOWORK=off \
 		go build "$@" -o "$output" "$package")
 }
 

@@ -21,7 +21,7 @@ cd "$here"
 GOFLAGS=$("$repo/hack/goflags.sh")
 export GOFLAGS GOWORK=off CGO_ENABLED=0 GOOS=linux
 key=$({
-	go env GOVERSION GOARCH
+	go env GOVERSION GOARCH GOFLAGS
 	find . -type f \( -name '*.go' -o -name 'go.*' -o -name build.sh \) ! -name '*_test.go' | LC_ALL=C sort | xargs sha256sum
 } | sha256sum | cut -c1-12)
 folder=$repo/bin/node/$key

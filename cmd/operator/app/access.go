@@ -308,7 +308,7 @@ func (a *assembly) addAccessChecker(context.Context) error {
 		if err != nil {
 			return err
 		}
-		bindings, err := presence.New(api, []schema.GroupVersionResource{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")}, optionalBindings...)
+		bindings, err := presence.New(api, a.clock, []schema.GroupVersionResource{rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")}, optionalBindings...)
 		if err != nil {
 			return fmt.Errorf("watching ClusterRoleBindings: %w", err)
 		}

@@ -38,10 +38,6 @@ func (a *assembly) addScalers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	policy, err := a.watchNewPodsPolicy()
-	if err != nil {
-		return err
-	}
 	sizes := &newpods.Reconciler{Client: a.mgr.GetClient(), Clock: a.clock, Workers: a.config.Workers.VerticalScalers, Wake: a.triggers}
 	reconciler := &verticalscaler.Reconciler{
 		Client:         a.mgr.GetClient(),
@@ -63,13 +59,17 @@ func (a *assembly) addScalers(ctx context.Context) error {
 		Policies:       a.mgr.GetCache(),
 		Release:        a.release(),
 		Access:         scaler.ClusterAccess{Namespaces: a.scope.Namespaces, NodesForbidden: a.scope.missing(Nodes, metav1.NamespaceAll) != ""},
-		NewPodsPolicy:  policy,
 		NewPodsRefused: sizes.Refused,
 		ResyncPeriod:   a.config.ResyncPeriod.Duration,
 		Workers:        a.config.Workers.VerticalScalers,
 	}
 	if nodes != nil {
 		reconciler.Nodes = nodes
+	}
+	if len(a.scope.Namespaces) == 0 { // Otherwise, it may not watch the policy.
+		if reconciler.NewPodsPolicy, err = a.watchNewPodsPolicy(); err != nil {
+			return err
+		}
 	}
 	if err := reconciler.SetupWithManager(ctx, a.mgr, a.triggers); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (a *assembly) watchNewPodsPolicy() (*presence.Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	policy, err := presence.New(api, []schema.GroupVersionResource{
+	policy, err := presence.New(api, a.clock, []schema.GroupVersionResource{
 		admissionv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicies"), admissionv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicybindings"),
 	}, admission.PolicyName)
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
@@ -27,7 +30,7 @@ var (
 )
 
 // api is an API server with a ClusterRoleBinding "a", and all selectors of what is listed.
-func api(t *testing.T, answer error) (*metadatafake.FakeMetadataClient, chan string) {
+func api(t *testing.T, answer func() error) (*metadatafake.FakeMetadataClient, chan string) {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()
 	must.Succeed(t, metav1.AddMetaToScheme(scheme))
@@ -36,7 +39,8 @@ func api(t *testing.T, answer error) (*metadatafake.FakeMetadataClient, chan str
 	c, listed := metadatafake.NewSimpleMetadataClient(scheme, binding), make(chan string, 100)
 	c.PrependReactor("list", "*", func(action clienttesting.Action) (bool, apiruntime.Object, error) {
 		listed <- action.GetResource().Resource + " " + action.(clienttesting.ListAction).GetListRestrictions().Fields.String()
-		return answer != nil, nil, answer
+		err := answer()
+		return err != nil, nil, err
 	})
 	return c, listed
 }
@@ -54,17 +58,17 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-func start(t *testing.T, c *metadatafake.FakeMetadataClient) *Watch {
+func start(t *testing.T, c *metadatafake.FakeMetadataClient, by clock.Clock) *Watch {
 	t.Helper()
-	w, err := New(c, []schema.GroupVersionResource{roles, bindings}, "a", "b")
+	w, err := New(c, by, []schema.GroupVersionResource{roles, bindings}, "a", "b")
 	must.Succeed(t, err)
 	must.Succeed(t, w.Start(t.Context()))
 	return w
 }
 
 func TestObjectsAreWatchedByName(t *testing.T) {
-	c, listed := api(t, nil)
-	w := start(t, c)
+	c, listed := api(t, func() error { return nil })
+	w := start(t, c, clock.RealClock{})
 	isNoticed := func() bool { return w.Works() && w.TakeChange() }
 	eventually(t, "an object that was there", isNoticed)
 	if w.TakeChange() {
@@ -82,17 +86,27 @@ func TestObjectsAreWatchedByName(t *testing.T) {
 	}
 }
 
-func TestAWatchThatIsRejectedEnds(t *testing.T) {
+func TestARejectedWatchIsTriedAgain(t *testing.T) {
 	for name, answer := range map[string]error{
 		"the right is missing": apierrors.NewForbidden(roles.GroupResource(), "", nil), "the kind is not served": apierrors.NewNotFound(roles.GroupResource(), ""),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _ := api(t, answer)
-			w := start(t, c)
-			eventually(t, "that", w.isRejected.Load)
+			var isGranted atomic.Bool
+			c, _ := api(t, func() error {
+				if isGranted.Load() {
+					return nil
+				}
+				return answer
+			})
+			fakeClock := testingclock.NewFakeClock(time.Now())
+			w := start(t, c, fakeClock)
+			eventually(t, "the rejection", func() bool { return w.rejected.Load() == 4 && fakeClock.Waiters() == 4 })
 			if w.Works() {
 				t.Error("it works")
 			}
+			isGranted.Store(true)
+			fakeClock.Step(rejectedInterval)
+			eventually(t, "the right", func() bool { return w.Works() && w.TakeChange() })
 		})
 	}
 }

@@ -188,7 +188,7 @@ func newPodRecord(p *corev1.Pod) *podRecord {
 	for i := range pod.Runs {
 		pod.Runs[i].Container = shared(pod.Runs[i].Container)
 	}
-	pod.Actual = slices.Clip(pod.Actual)
+	pod.Actual = slices.Clone(pod.Actual) // with no room for more
 	for i := range pod.Actual {
 		pod.Actual[i].Name = shared(pod.Actual[i].Name)
 	}

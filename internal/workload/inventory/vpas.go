@@ -217,7 +217,7 @@ func (s *vpaSource) complete(ctx context.Context, e watch.Event) (watch.Event, b
 	return e, true
 }
 
-// onVPAError returns the handler of errors of an informer, which retries after less than a minute. If the API is not
+// onVPAError returns the handler of errors of an informer, which retries after less than a minute, or after notServedInterval. If the API is not
 // served, or the right is missing, all records are dropped.
 func onVPAError(informer toolscache.SharedIndexInformer, by clock.Clock, changed func(workload.VPA), failed func()) toolscache.WatchErrorHandlerWithContext {
 	lastError := ""
