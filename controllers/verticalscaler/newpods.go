@@ -194,8 +194,8 @@ type admissionCheck struct {
 	readAt time.Time
 }
 
-// unavailableRetry is the time for which an API server that does not size new pods is remembered if its policy is not watched,
-// and after which a scaler that needs it looks again. Other scalers look at their next resync.
+// unavailableRetry is the time after which a scaler that needs its new pods sized looks again. Other scalers look at their next
+// resync. If the policy is not watched, an API server that does not size new pods is remembered for that time.
 const unavailableRetry = 30 * time.Second
 
 // check returns the obstacle to sizing new pods, if any. An answer younger than longest is reused until the policy changes.

@@ -364,6 +364,16 @@ func TestAFailedReconcileKeepsWhatIsKnown(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a refused step delays the next one by a second, however many were refused", func(t *testing.T) {
+		r, s := &Reconciler{ResyncPeriod: 10 * time.Minute}, aScope()
+		s.scaler = checkout()
+		s.classify(errRefused)
+		for range 30 {
+			if result, err := r.result(s); result.RequeueAfter != refusedRetry || err != nil {
+				t.Fatalf("result() = %+v, %v", result, err)
+			}
+		}
+	})
 }
 
 func TestHistory(t *testing.T) {
