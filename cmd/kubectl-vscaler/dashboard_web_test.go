@@ -398,9 +398,7 @@ func TestWebALostConnectionIsReported(t *testing.T) {
 	b.until(`document.getElementById('banner').hidden && document.getElementById('news').textContent.startsWith('Connected again')`)
 
 	// Then the command stops.
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, stop())
 	b.until(`document.getElementById('banner').textContent.startsWith('Connection lost at ')`)
 	if !value[bool](b, `document.getElementById('banner').getAttribute('role') === 'alert' && document.getElementById('state').textContent === 'Verifying'`) {
 		t.Error("the page does not show what was read last")

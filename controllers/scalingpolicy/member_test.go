@@ -22,6 +22,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 var resourceOfScalers = schema.GroupResource{Group: v1beta1.GroupVersion.Group, Resource: "verticalscalers"}
@@ -234,14 +235,10 @@ func TestARejectionTriggersThePoliciesOnce(t *testing.T) {
 			t.Fatalf("Reconcile() = %s, %v", after, err)
 		}
 	}
-	if got := requested(); !slices.Equal(got, []string{"/fleet", "shop/"}) {
-		t.Errorf("triggered %v", got)
-	}
+	assert.Equal(t, "triggered", []string{"/fleet", "shop/"}, requested())
 	fails = false
 	s.settle()
-	if got := requested(); !slices.Equal(got, []string{"/fleet", "shop/"}) {
-		t.Errorf("triggered %v", got)
-	}
+	assert.Equal(t, "triggered", []string{"/fleet", "shop/"}, requested())
 }
 
 func TestANamespaceThatIsBeingDeletedGetsNoScaler(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -128,9 +129,7 @@ func TestWhatIsLoweredIsTriedFirst(t *testing.T) {
 				if p := w.pass(noon.Add(after), false); p.Verdict.RequeueAfter != watchedFor-after {
 					t.Errorf("after %s: look again in %s", after, p.Verdict.RequeueAfter)
 				}
-				if diff := cmp.Diff(before.Decision, w.situation.Decision); diff != "" {
-					t.Errorf("after %s the status changes: %s", after, diff)
-				}
+				assert.Equal(t, fmt.Sprintf("the status after %s", after), before.Decision, w.situation.Decision)
 			}
 			later := noon.Add(watchedFor)
 			w.settle(t, later)

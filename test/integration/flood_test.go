@@ -103,9 +103,7 @@ func ownServer(t *testing.T) {
 	env = own
 	t.Cleanup(func() {
 		env = shared
-		if err := own.Stop(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, own.Stop())
 	})
 }
 

@@ -38,11 +38,7 @@ func followsARestoredEtcd(t *testing.T, elects bool) {
 	t.Helper()
 	own, err := testkit.Start()
 	must.Succeed(t, err)
-	t.Cleanup(func() {
-		if err := own.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Succeed(t, own.Stop()) })
 	namespace := own.Namespace(t)
 	web := testkit.Deployment(namespace, "web")
 	web.Spec.Replicas = ptr.To(int32(1))

@@ -29,6 +29,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -160,9 +161,7 @@ func TestALostHistoryIsSavedMoreAndMoreRarely(t *testing.T) {
 	for next := 2 * first; next < 8*24*60; next *= 2 {
 		want = append(want, next)
 	}
-	if diff := cmp.Diff(want, at, cmp.Comparer(func(a, b int) bool { return max(a-b, b-a) < 64 })); diff != "" {
-		t.Errorf("saved in minute (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "saved in minute", want, at, cmp.Comparer(func(a, b int) bool { return max(a-b, b-a) < 64 }))
 }
 
 // A kill may come before any sample: then there is no observed time to double.
@@ -205,9 +204,7 @@ func TestWhatWasSavedIsLoaded(t *testing.T) {
 	wantOwners := []metav1.OwnerReference{{
 		APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "VerticalScaler", Name: "web", UID: "scaler-1", Controller: ptr.To(true),
 	}}
-	if diff := cmp.Diff(wantOwners, object.OwnerReferences); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "owners", wantOwners, object.OwnerReferences)
 }
 
 func TestItIsReadOnlyOnce(t *testing.T) {
@@ -229,9 +226,7 @@ func TestAnotherProfileKeepsTheHistory(t *testing.T) {
 		w.scaler.Generation++
 		w.load()
 		w.reload()
-		if diff := cmp.Diff(want, w.histories()); diff != "" {
-			t.Errorf("loaded with the profile %q (-want +got):\n%s", profile, diff)
-		}
+		assert.Equal(t, fmt.Sprintf("loaded with the profile %q", profile), want, w.histories())
 	}
 }
 
@@ -298,9 +293,7 @@ func TestAnUnreadableContainerIsKept(t *testing.T) {
 			w.expectStored(want)
 			w.kill("app", 61)
 			w.save(slices.Concat(recs("app", 400, 700*mebi), recs("last", 20, 32*mebi)))
-			if diff := cmp.Diff(spoiled, *part()); diff != "" {
-				t.Errorf("before anything is learned (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "before anything is learned", spoiled, *part())
 			for i := range 2 {
 				w.feed("bad", 61, 64)
 				w.kill("app", 62+60*i)
@@ -487,9 +480,7 @@ func TestASaveOfAnotherProcessIsNotOverwritten(t *testing.T) {
 		}
 	}
 	a.expect("update: conflict")
-	if diff := cmp.Diff(saved, a.live()); diff != "" {
-		t.Errorf("the save of the other process was changed (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "the save of the other process was changed", saved, a.live())
 	if a.store.With(key, func(history.Histories) {}) {
 		t.Error("the old history is still there")
 	}
@@ -566,15 +557,11 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 			a.took()
 			a.isOvertaken(recs("app", 400, 640*mebi))
 			a.expect(tc.want...)
-			if diff := cmp.Diff(saved, a.live()); diff != "" {
-				t.Errorf("the newer checkpoint was changed (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "the newer checkpoint was changed", saved, a.live())
 
 			a.scaler = b.scaler // The cache has caught up.
 			a.load()
-			if diff := cmp.Diff(b.histories(), a.histories()); diff != "" {
-				t.Errorf("what it knows then (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "what it knows then", b.histories(), a.histories())
 		})
 	}
 	t.Run("the target is confirmed, and the old checkpoint is overwritten", func(t *testing.T) {
@@ -621,9 +608,7 @@ func TestLostRepliesToSavesCostNothing(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff(want.histories(), w.histories()); diff != "" {
-			t.Errorf("what is known (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "what is known", want.histories(), w.histories())
 	}
 }
 
@@ -874,9 +859,7 @@ func (w *storeFixture) expectStored(want map[string][]byte) {
 
 func (w *storeFixture) expectHistories(want map[string][]byte) {
 	w.t.Helper()
-	if diff := cmp.Diff(want, w.histories()); diff != "" {
-		w.t.Errorf("loaded (-want +got):\n%s", diff)
-	}
+	assert.Equal(w.t, "loaded", want, w.histories())
 }
 
 func (w *storeFixture) live() *v1beta1.VerticalScalerCheckpoint {
@@ -897,9 +880,7 @@ func (w *storeFixture) took() []string {
 
 func (w *storeFixture) expect(want ...string) {
 	w.t.Helper()
-	if diff := cmp.Diff(want, w.took()); diff != "" {
-		w.t.Errorf("writes (-want +got):\n%s", diff)
-	}
+	assert.Equal(w.t, "writes", want, w.took())
 }
 
 func (w *storeFixture) must(err error) {

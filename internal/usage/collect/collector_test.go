@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +35,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
@@ -171,9 +171,7 @@ func TestAnOutageIsReportedOnce(t *testing.T) {
 	w.rounds(2)
 	w.expectWoken("shop/api", "shop/web") // another outage
 	w.expectProblems("shop", "web", Problems{Outage: "the operator may not list pods.metrics.k8s.io"})
-	if diff := cmp.Diff(before, w.history("shop", "web")); diff != "" {
-		t.Errorf("the outage has changed the history (-before +after):\n%s", diff)
-	}
+	assert.Equal(t, "the history after the outage", before, w.history("shop", "web"))
 
 	delete(w.fails, "shop")
 	w.round()
@@ -259,9 +257,7 @@ func TestUsageOfAnotherClockIsAnOutage(t *testing.T) {
 			if got.Outage != tc.outage || (got.Incomplete != "") != tc.incomplete {
 				t.Errorf("the problems are %+v", got)
 			}
-			if diff := cmp.Diff(before, w.history("shop", "web")); diff != "" {
-				t.Errorf("the history has changed (-before +after):\n%s", diff)
-			}
+			assert.Equal(t, "the history", before, w.history("shop", "web"))
 			w.refuses("shop")
 			w.samples["shop"] = samples
 			w.rounds(recoveredAfter)
@@ -284,15 +280,11 @@ func TestARefusedItemCostsOnlyItself(t *testing.T) {
 		usage.Refused{Why: usage.Malformed},
 	)
 	w.round()
-	if diff := cmp.Diff(map[string]int{"Used": 1, "NotANumber": 2, "TooLarge": 1, "Stale": 1, "Malformed": 1}, w.counted()); diff != "" {
-		t.Errorf("counted (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "counted", map[string]int{"Used": 1, "NotANumber": 2, "TooLarge": 1, "Stale": 1, "Malformed": 1}, w.counted())
 	w.rounds(outageAfter - 1)
 	w.expectWoken("shop/web")
 	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-1: container app: the reported usage is not a number, container sidecar: the reported usage is implausibly large"})
-	if diff := cmp.Diff(map[string]seen{"app": {Peak: 400 * mebi}}, w.history("shop", "web")); diff != "" {
-		t.Errorf("the sample of web-2 counts as evidence for more (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "the sample of web-2 counts as evidence for more", map[string]seen{"app": {Peak: 400 * mebi}}, w.history("shop", "web"))
 	w.round()
 	w.expectWoken() // still the same
 
@@ -352,9 +344,7 @@ func TestARoundReadsEachPodOnce(t *testing.T) {
 			}
 			w.reads, w.read = 0, map[string]int{}
 			w.round()
-			if diff := cmp.Diff(want, w.read); diff != "" {
-				t.Errorf("how often each was read (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "how often each was read", want, w.read)
 			if got, want := w.reads, 1+tc.scalers*tc.namespaces; got != want {
 				t.Errorf("%d requests to the cache, want %d: one, and one for each scaler", got, want)
 			}
@@ -753,9 +743,7 @@ func (w *collectorFixture) rounds(n int) {
 func (w *collectorFixture) expectAsked(want ...string) {
 	w.t.Helper()
 	slices.Sort(w.asked)
-	if diff := cmp.Diff(want, w.asked); diff != "" {
-		w.t.Errorf("asked about namespaces (-want +got):\n%s", diff)
-	}
+	assert.Equal(w.t, "asked about namespaces", want, w.asked)
 }
 
 // expectWoken compares the scalers that were to be reconciled since its last call.
@@ -767,9 +755,7 @@ func (w *collectorFixture) expectWoken(want ...string) {
 		got = append(got, client.ObjectKeyFromObject(e.Object).String())
 	}
 	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("woken (-want +got):\n%s", diff)
-	}
+	assert.Equal(w.t, "woken", want, got)
 }
 
 // expectProblems compares the reported problems. It does not count as reading them.
@@ -777,9 +763,7 @@ func (w *collectorFixture) expectProblems(namespace, name string, want Problems)
 	w.t.Helper()
 	got := w.collector.known[types.NamespacedName{Namespace: namespace, Name: name}].Problems
 	got.Silent = false
-	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("problems of %s/%s (-want +got):\n%s", namespace, name, diff)
-	}
+	assert.Equal(w.t, fmt.Sprintf("problems of %s/%s", namespace, name), want, got)
 }
 
 // expectSilent reads as a reconcile does whether usage is missing.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -84,9 +84,7 @@ func TestWhatIsSilent(t *testing.T) {
 				}
 				var silent map[string]bool
 				s, silent = s.next([]podUsage{other, pod}, noon, false)
-				if diff := cmp.Diff(want, silent); diff != "" {
-					t.Errorf("silent (-want +got):\n%s", diff)
-				}
+				assert.Equal(t, "silent", want, silent)
 			}
 			if len(s) != len(tc.want) || s.String() != tc.named {
 				t.Errorf("%d silent containers, named %q, want %d, %q", len(s), s, len(tc.want), tc.named)

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -132,9 +132,7 @@ func TestPodsOf(t *testing.T) {
 				}
 				got = append(got, name)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("PodsAmong() (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "PodsAmong()", tc.want, got)
 		})
 	}
 }
