@@ -176,11 +176,7 @@ func expect(t *testing.T, what string, code int, text string, want []string) {
 	if code != http.StatusOK {
 		t.Fatalf("%s: status %d: %s", what, code, text)
 	}
-	for _, w := range want {
-		if !strings.Contains(text, w) {
-			t.Errorf("%s: there is no %q in:\n%s", what, w, text)
-		}
-	}
+	assert.Contains(t, what, text, want...)
 }
 
 // The dashboard and explain print the same sizes. The patch has them indented.

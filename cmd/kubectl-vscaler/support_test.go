@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -126,11 +127,9 @@ func TestSupportBundleWithoutRights(t *testing.T) {
 	if files["scalers/web/scaler.yaml"] == "" || files["scalers/web/pods.yaml"] != "" {
 		t.Errorf("%v", files)
 	}
-	for _, want := range []string{"Deployment shop/web: ", "HorizontalPodAutoscalers: you may not", "Events: you may not", "whether the operator runs: ", "the operator: no pod is found in namespace verticalscaler-system"} {
-		if !strings.Contains(files["README.txt"], want) {
-			t.Errorf("README.txt does not say %q:\n%s", want, files["README.txt"])
-		}
-	}
+	assert.Contains(t, "README.txt", files["README.txt"],
+		"Deployment shop/web: ", "HorizontalPodAutoscalers: you may not", "Events: you may not",
+		"whether the operator runs: ", "the operator: no pod is found in namespace verticalscaler-system")
 }
 
 // A bundle has the policies that the user may read, and their explanations.

@@ -59,11 +59,7 @@ func (p plugin) does(command string, words ...string) {
 	if code != 0 || errOut != "" {
 		p.Fatalf("%s: exit code %d: %s", command, code, errOut)
 	}
-	for _, word := range words {
-		if !strings.Contains(out, word) {
-			p.Errorf("%s does not print %q:\n%s", command, word, out)
-		}
-	}
+	assert.Contains(p, command, out, words...)
 }
 
 // apart describes the pods of the Deployment whose container app does not have these requests applied; empty if all have

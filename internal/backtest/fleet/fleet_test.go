@@ -299,11 +299,7 @@ func TestHTML(t *testing.T) {
 			"plain":  {"&lt;b&gt;app&lt;/b&gt;", "<p>Skipped, because it has no replicas: shop/late.</p>", `<path class="line p0"`, `<path class="usage" d="M0 `, `style="background-size: 100% 100%">2.000</td>`},
 			"priced": {"Cost per month", "COST/MONTH EUR"},
 		}[name]
-		for _, want := range append(want, "</html>", ">git</th>") {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s: there is no %q in:\n%s", name, want, text)
-			}
-		}
+		assert.Contains(t, name, text, append(want, "</html>", ">git</th>")...)
 	}
 }
 

@@ -127,11 +127,7 @@ func TestParseRejects(t *testing.T) {
 			if strings.Contains(err.Error(), "hush") {
 				t.Errorf("Parse() = %v, which contains a secret", err)
 			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("Parse() = %v, want it to contain %q", err, want)
-				}
-			}
+			assert.Contains(t, "Parse()", err.Error(), tc.want...)
 		})
 	}
 }
@@ -170,11 +166,10 @@ func TestWhatHasNoMeaningAnymoreIsIgnored(t *testing.T) {
 	must.Succeed(t, err)
 	environment := map[string]string{"OPERATOR_REPLICAS": "3", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
 	warnings := strings.Join(c.Warnings(func(name string) string { return environment[name] }), "\n")
-	for _, name := range []string{"leaderElection.replicas is ignored", "provision is ignored", "prometheus.timeout is ignored", "prometheus.maxBytes is ignored", "workers.scaledDeployments is ignored", "OPERATOR_REPLICAS is ignored", "OTEL_EXPORTER_OTLP_ENDPOINT is ignored"} {
-		if !strings.Contains(warnings, name) {
-			t.Errorf("no warning that %s: %s", name, warnings)
-		}
-	}
+	assert.Contains(t, "warnings", warnings,
+		"leaderElection.replicas is ignored", "provision is ignored", "prometheus.timeout is ignored",
+		"prometheus.maxBytes is ignored", "workers.scaledDeployments is ignored",
+		"OPERATOR_REPLICAS is ignored", "OTEL_EXPORTER_OTLP_ENDPOINT is ignored")
 	if warnings := Default().Warnings(func(string) string { return "" }); len(warnings) > 0 {
 		t.Errorf("by default: %q", warnings)
 	}
