@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
@@ -39,6 +40,14 @@ func (e *Env) Namespace(t testing.TB) string {
 		t.Fatalf("creating a namespace: %v", err)
 	}
 	return namespace.Name
+}
+
+// Create creates objects for the test.
+func (e *Env) Create(t testing.TB, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		must.Succeed(t, e.Client.Create(t.Context(), o))
+	}
 }
 
 // Node makes sure that a node exists: without it, the API server refuses to bind or to
@@ -190,6 +199,14 @@ func Eventually(t testing.TB, within time.Duration, f func() string) {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// MessageOf is the message of an error, or "".
+func MessageOf(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // FreeAddress is process.FreeAddress, for a test.

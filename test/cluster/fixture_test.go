@@ -64,7 +64,7 @@ func newFixture(t *testing.T, options ...func(*operatorconfig.Operator)) *fixtur
 		}
 	})
 	w.eventually(func() string { // pods need the service account
-		return messageOf(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{}))
+		return testkit.MessageOf(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{}))
 	})
 	w.began = env.Mark()
 	w.start()
@@ -166,7 +166,7 @@ func (w *fixture) change(name, manager string, f func(*appsv1.Deployment)) {
 		if err != nil && !apierrors.IsConflict(err) {
 			w.Fatal(err)
 		}
-		return messageOf(err)
+		return testkit.MessageOf(err)
 	})
 }
 
@@ -209,13 +209,6 @@ func (w *fixture) noted(uid types.UID, reason string, words ...string) {
 		}
 		return fmt.Sprintf("no event %s with %q among %q", reason, words, seen)
 	})
-}
-
-func messageOf(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
 }
 
 // gone waits until the object does not exist.

@@ -181,7 +181,7 @@ func newNamespace(t *testing.T) *world.World {
 		testkit.Eventually(t, soon, f)
 	}})
 	w.Until(func() string {
-		return messageOf(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{}))
+		return testkit.MessageOf(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{}))
 	})
 	return w
 }
@@ -214,7 +214,9 @@ func owned(w *world.World, name string, mode v1beta1.UpdateMode) workload {
 // isSized waits until the pods have the decided size, which covers their usage.
 func (w workload) isSized() {
 	w.Helper()
-	w.Until(func() string { return messageOf(w.Client.Get(w.Context(), w.Key(w.name), &v1beta1.VerticalScaler{})) })
+	w.Until(func() string {
+		return testkit.MessageOf(w.Client.Get(w.Context(), w.Key(w.name), &v1beta1.VerticalScaler{}))
+	})
 	w.Until(func() string {
 		if requests := w.Sized(w.name); requests.Cpu().Cmp(used) < 0 {
 			return fmt.Sprintf("the pods of %s have %s of CPU", w.name, requests.Cpu())
@@ -260,11 +262,4 @@ func gone(t *testing.T, obj client.Object) {
 		}
 		return fmt.Sprintf("%T %s is still there", obj, obj.GetName())
 	})
-}
-
-func messageOf(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
 }

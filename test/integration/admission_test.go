@@ -46,14 +46,12 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 			"refused/5 app,2,128Mi,1,256Mi",
 		}, "\n") + "\n"},
 	}
-	create(t, sizes)
+	env.Create(t, sizes)
 	second := &v1beta1.NewPodSizes{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1beta1.NewPodSizesName + "-2"},
 		Spec:       v1beta1.NewPodSizesSpec{Deployments: "\nzebra/5 app,77m,77Mi,78m,78Mi\n"},
 	}
-	create(t, second)
-	create(t, admission.Policy())
-	create(t, admission.Binding())
+	env.Create(t, second, admission.Policy(), admission.Binding())
 	t.Cleanup(func() {
 		for _, object := range []client.Object{admission.Policy(), admission.Binding()} {
 			if err := env.Client.Delete(context.Background(), object); err != nil {

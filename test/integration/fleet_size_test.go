@@ -59,7 +59,7 @@ func TestFleetOfFiveThousand(t *testing.T) {
 		}
 	}
 	for _, namespace := range namespaces {
-		createScaler(t, namespace, "by-hand", "web-0")
+		env.Create(t, testkit.Scaler(namespace, "by-hand", "web-0"))
 		wanted--
 	}
 	operator := fleetOperator(t)
@@ -67,7 +67,7 @@ func TestFleetOfFiveThousand(t *testing.T) {
 	policy := clusterPolicy(value, value)
 
 	start := time.Now()
-	create(t, policy)
+	env.Create(t, policy)
 	testkit.Eventually(t, onboarding, func() string { return isOnboarded(t, policy.Name, wanted) })
 	took := time.Since(start)
 	t.Logf("%d Deployments in %d namespaces are on-boarded after %.1f s; %d writes", wanted, fleetNamespaces, took.Seconds(), writesSince(t, mark, operator.Agent))
@@ -91,9 +91,9 @@ func TestFleetOfFiveThousand(t *testing.T) {
 
 	// A change of one Deployment costs what that Deployment costs.
 	start = time.Now()
-	create(t, testkit.Deployment(namespaces[0], "late"))
+	env.Create(t, testkit.Deployment(namespaces[0], "late"))
 	testkit.Eventually(t, soon, func() string {
-		return errorText(env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespaces[0], Name: "late"}, &v1beta1.VerticalScaler{}))
+		return testkit.MessageOf(env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespaces[0], Name: "late"}, &v1beta1.VerticalScaler{}))
 	})
 	t.Logf("a new Deployment has its scaler after %d ms", time.Since(start).Milliseconds())
 	expectSmallStatus(t, policy.Name)
@@ -195,11 +195,4 @@ func removeAll(t *testing.T, namespaces []string) {
 			}
 		}
 	}
-}
-
-func errorText(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
 }

@@ -92,16 +92,15 @@ func hasScalers(t *testing.T, what, namespace, want string) {
 func TestFleetFollowsWhatUsersDo(t *testing.T) {
 	value := strings.ToLower(env.Namespace(t))
 	namespace := fleetNamespace(t, value)
-	create(t, testkit.Deployment(namespace, "web"))
+	env.Create(t, testkit.Deployment(namespace, "web"))
 	fleetOperator(t)
 	policy := clusterPolicy(value, value, func(p *v1beta1.ClusterScalingPolicy) {
 		p.Spec.Exclude = &v1beta1.ClusterExclusions{DeploymentExclusions: v1beta1.DeploymentExclusions{Deployments: []string{"legacy"}}}
 	})
-	create(t, policy)
+	env.Create(t, policy)
 	hasScalers(t, "creating the policy", namespace, "web by "+value+" Recommend")
 
-	create(t, testkit.Deployment(namespace, "api"))
-	create(t, testkit.Deployment(namespace, "legacy"))
+	env.Create(t, testkit.Deployment(namespace, "api"), testkit.Deployment(namespace, "legacy"))
 	hasScalers(t, "creating a Deployment", namespace, "api by "+value+" Recommend, web by "+value+" Recommend")
 
 	web := types.NamespacedName{Namespace: namespace, Name: "web"}
@@ -132,20 +131,20 @@ func TestFleetFollowsWhatUsersDo(t *testing.T) {
 	patchObject(t, &v1beta1.ClusterScalingPolicy{}, types.NamespacedName{Name: value}, `{"spec":{"rollout":{"start":"InPlace"}}}`)
 	hasScalers(t, "editing the policy", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
-	createScaler(t, namespace, "mine", "api")
+	env.Create(t, testkit.Scaler(namespace, "mine", "api"))
 	hasScalers(t, "creating a scaler by hand", namespace, "mine by a user InPlace, web by a user Recommend")
 	deleteObject(t, testkit.Scaler(namespace, "mine", "api"))
 	hasScalers(t, "deleting it", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
 	local := policyOf(namespace, "local")
-	create(t, local)
+	env.Create(t, local)
 	hasScalers(t, "creating a ScalingPolicy", namespace, "api by local Recommend, legacy by local Recommend, web by a user Recommend")
 	deleteObject(t, local)
 	hasScalers(t, "deleting it", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
 	deleteObject(t, testkit.Deployment(namespace, "api"))
 	hasScalers(t, "deleting a Deployment", namespace, "web by a user Recommend")
-	create(t, testkit.Deployment(namespace, "api"))
+	env.Create(t, testkit.Deployment(namespace, "api"))
 	hasScalers(t, "creating it again", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
 	deleteObject(t, policy)

@@ -158,7 +158,7 @@ func newFlood(t *testing.T) *flood {
 	must.Succeed(t, err)
 	roles, err := testkit.Decoded(text)
 	must.Succeed(t, err)
-	create(t, roles[0])
+	env.Create(t, roles[0])
 	// No controller aggregates the role edit here: this is its own part.
 	user, namespace := tenantOf(t, "system:aggregate-to-edit")
 	editor, edited := tenantOf(t, roles[0].GetName())
@@ -185,7 +185,7 @@ func tenantOf(t *testing.T, role string) (user client.Client, namespace string) 
 	t.Helper()
 	namespace = env.Namespace(t)
 	name := "user-of-" + namespace
-	create(t, &rbacv1.RoleBinding{
+	env.Create(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "user"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},

@@ -31,7 +31,7 @@ func TestNoResizeBringsTheDefaultLimitOfALimitRange(t *testing.T) {
 	}))
 	later := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "later"}}
 	later.Spec.Limits = []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}}}
-	must.Succeed(t, env.Client.Create(t.Context(), later))
+	env.Create(t, later)
 	limit := func(pod *corev1.Pod) string { return pod.Spec.Containers[0].Resources.Limits.Memory().String() }
 	testkit.Eventually(t, busy, func() string { // the API server reads LimitRanges from a cache
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: podOf("web")}}

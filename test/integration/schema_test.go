@@ -469,7 +469,7 @@ func TestTheSelectorStays(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			owner := objectWith(t, "ScaledDeployment", env.Namespace(t), `{template: `+aTemplate+`, selector: `+tc.before+`}`)
-			must.Succeed(t, env.Client.Create(t.Context(), owner))
+			env.Create(t, owner)
 			setField(t, owner, fromYAML(t, `{template: `+aTemplate+`, replicas: 5, deploymentName: other, selector: `+tc.after+`}`), "spec")
 			if err := env.Client.Update(t.Context(), owner, client.DryRunAll); err != nil || tc.want != (refusal{}) {
 				refusedWith(t, err, tc.want)
@@ -520,7 +520,7 @@ func TestScalerStatus(t *testing.T) {
 		return `{recommendation: {containerRecommendations: [{containerName: c, ` + fields + `}]}}`
 	}
 	scaler := scalerWith(t, env.Namespace(t), `{deploymentName: web}`)
-	must.Succeed(t, env.Client.Create(t.Context(), scaler))
+	env.Create(t, scaler)
 	for _, tc := range []struct{ status, field, why string }{
 		// TestTheLargestScalerIsStored has the rest.
 		{`{conditions: ` + list(16, condition) + `, summary: {cpu: 500m->310m, memory: 640Mi, pods: 6/6}, target: {uid: u, generation: 1, replicas: 0, updatedReplicas: 0},
@@ -599,7 +599,7 @@ func TestScalersAreSelectedByFields(t *testing.T) {
 	for name, spec := range map[string]string{"a": "deploymentName: web", "b": "deploymentName: api, updatePolicy: {updateMode: Recommend}", "c": "deploymentName: web"} {
 		scaler := scalerWith(t, namespace, `{`+spec+`}`)
 		scaler.SetName(name)
-		must.Succeed(t, env.Client.Create(t.Context(), scaler))
+		env.Create(t, scaler)
 	}
 	for selector, want := range map[string][]string{
 		"spec.deploymentName=web":                {"a", "c"},
@@ -632,7 +632,7 @@ func TestTheLargestCheckpointIsStored(t *testing.T) {
 			ContainerName: fmt.Sprintf("c%062d", i), Version: 1, Data: make([]byte, 8<<10),
 		})
 	}
-	must.Succeed(t, env.Client.Create(t.Context(), checkpoint))
+	env.Create(t, checkpoint)
 }
 
 // verdictOn creates the object in a dry run, and compares the API server's verdict. An

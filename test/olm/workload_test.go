@@ -40,7 +40,7 @@ func deploy(t *testing.T, namespace, name string, replicas int32) {
 		corev1.ResourceCPU: resource.MustParse("400m"), corev1.ResourceMemory: resource.MustParse("512Mi"),
 	}
 	d.Spec.Template.Annotations = map[string]string{usesCPU: "340m", usesMemory: "300Mi"}
-	create(t, d)
+	env.Create(t, d)
 }
 
 // enough is the maxAllowed of the tests' scalers. It is less than the recommendation for 340m of usage.

@@ -284,7 +284,7 @@ func TestAnUnreadableContainerIsKept(t *testing.T) {
 			good := slices.Clone(object.Spec.Containers[1].Data)
 			spoil(&object.Spec.Containers[1])
 			spoiled := object.Spec.Containers[1]
-			w.must(w.server.Update(t.Context(), object))
+			must.Succeed(t, w.server.Update(t.Context(), object))
 			part := func() *v1beta1.ContainerCheckpoint {
 				object = w.live()
 				return &object.Spec.Containers[slices.IndexFunc(object.Spec.Containers, func(c v1beta1.ContainerCheckpoint) bool { return c.ContainerName == "bad" })]
@@ -304,7 +304,7 @@ func TestAnUnreadableContainerIsKept(t *testing.T) {
 				}
 			}
 			part().Unreadable = good
-			w.must(w.server.Update(t.Context(), object))
+			must.Succeed(t, w.server.Update(t.Context(), object))
 			w.reload()
 			w.with(func(h history.Histories) {
 				if got := h["bad"].Observed(); got != time.Hour {
@@ -346,7 +346,7 @@ func TestAnotherClockCostsNoHistory(t *testing.T) {
 					w.with(func(h history.Histories) { before = *h["app"].Clone() })
 					w.restart()
 					now := saved.Add(15*time.Second - behind)
-					w.must(w.store.Load(t.Context(), w.scaler, now))
+					must.Succeed(t, w.store.Load(t.Context(), w.scaler, now))
 					w.with(func(h history.Histories) {
 						c := h["app"]
 						if c == nil || c.Observed() != before.Observed() || c.OOMFloor(params) != before.OOMFloor(params) {
@@ -363,7 +363,7 @@ func TestAnotherClockCostsNoHistory(t *testing.T) {
 						}
 						after = *c.Clone()
 					})
-					w.must(w.store.Save(t.Context(), w.scaler, based(recs("app", 320, 640*mebi), after.Observed()), now.Add(3*time.Minute)))
+					must.Succeed(t, w.store.Save(t.Context(), w.scaler, based(recs("app", 320, 640*mebi), after.Observed()), now.Add(3*time.Minute)))
 					got, err := history.Decode(w.live().Spec.Containers[0].Data)
 					if err != nil || got.Observed() != after.Observed() {
 						t.Errorf("%s are saved: %v", got.Observed(), err)
@@ -383,21 +383,21 @@ func TestSomebodyElseWrites(t *testing.T) {
 			meanwhile: func(w *storeFixture) {
 				object := w.live()
 				object.Labels = map[string]string{"team": "shop"}
-				w.must(w.server.Update(w.t.Context(), object))
+				must.Succeed(w.t, w.server.Update(w.t.Context(), object))
 			},
 			want: []string{"update: conflict", "update"},
 		},
 		"deleted meanwhile, it is created again": {
-			meanwhile: func(w *storeFixture) { w.must(w.server.Delete(w.t.Context(), w.live())) },
+			meanwhile: func(w *storeFixture) { must.Succeed(w.t, w.server.Delete(w.t.Context(), w.live())) },
 			want:      []string{"update: not found", "create"},
 		},
 		"deleted and made by another, it is overwritten": {
 			meanwhile: func(w *storeFixture) {
-				w.must(w.server.Delete(w.t.Context(), w.live()))
+				must.Succeed(w.t, w.server.Delete(w.t.Context(), w.live()))
 				another := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-				w.must(w.server.Create(w.t.Context(), another))
+				must.Succeed(w.t, w.server.Create(w.t.Context(), another))
 				another.Spec.DeploymentName = "api"
-				w.must(w.server.Update(w.t.Context(), another))
+				must.Succeed(w.t, w.server.Update(w.t.Context(), another))
 			},
 			want: []string{"update: conflict", "update"},
 		},
@@ -418,7 +418,7 @@ func TestSomebodyElseWrites(t *testing.T) {
 		w := newStoreFixture(t)
 		w.load()
 		w.feed("app", 0, 60)
-		w.must(w.server.Create(t.Context(), &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}))
+		must.Succeed(t, w.server.Create(t.Context(), &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}))
 		w.took()
 		w.save(recs("app", 310, 640*mebi))
 		w.expect("create: already exists", "update")
@@ -431,7 +431,7 @@ func TestAnUnreadableSaveCostsNoHistory(t *testing.T) {
 	want := w.histories()
 	object := w.live()
 	object.Spec.Containers[0].Data = []byte("garbage")
-	w.must(w.server.Update(t.Context(), object))
+	must.Succeed(t, w.server.Update(t.Context(), object))
 	w.isOvertaken(recs("app", 400, 640*mebi))
 	w.load()
 	w.save(recs("app", 400, 640*mebi))
@@ -543,7 +543,7 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 
 			b := &storeFixture{t: t, scaler: a.scaler.DeepCopy(), server: a.server}
 			tc.change(b.scaler)
-			b.must(b.server.Create(t.Context(), b.scaler.DeepCopy()))
+			must.Succeed(t, b.server.Create(t.Context(), b.scaler.DeepCopy()))
 			b.reload()
 			b.feed("app", 0, 90)
 			b.save(recs("app", 200, 500*mebi))
@@ -567,7 +567,7 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 	t.Run("the target is confirmed, and the old checkpoint is overwritten", func(t *testing.T) {
 		a := newSavedFixture(t)
 		a.scaler.Spec.DeploymentName = "api"
-		a.must(a.server.Create(t.Context(), a.scaler.DeepCopy()))
+		must.Succeed(t, a.server.Create(t.Context(), a.scaler.DeepCopy()))
 		a.store.Live = a.server
 		a.load()
 		a.feed("app", 61, 90)
@@ -774,17 +774,17 @@ func (w *storeFixture) restart() { w.store = &Store{Client: w.server, Params: pa
 func (w *storeFixture) reload() {
 	w.t.Helper()
 	w.restart()
-	w.must(w.store.Load(w.t.Context(), w.scaler, noon.AddDate(1, 0, 0)))
+	must.Succeed(w.t, w.store.Load(w.t.Context(), w.scaler, noon.AddDate(1, 0, 0)))
 }
 
 func (w *storeFixture) load() {
 	w.t.Helper()
-	w.must(w.store.Load(w.t.Context(), w.scaler, tomorrow))
+	must.Succeed(w.t, w.store.Load(w.t.Context(), w.scaler, tomorrow))
 }
 
 func (w *storeFixture) save(recommendations []recommend.Container) {
 	w.t.Helper()
-	w.must(w.store.Save(w.t.Context(), w.scaler, recommendations, tomorrow))
+	must.Succeed(w.t, w.store.Save(w.t.Context(), w.scaler, recommendations, tomorrow))
 }
 
 // isOvertaken tries to save over the save of another process.
@@ -865,7 +865,7 @@ func (w *storeFixture) expectHistories(want map[string][]byte) {
 func (w *storeFixture) live() *v1beta1.VerticalScalerCheckpoint {
 	w.t.Helper()
 	var object v1beta1.VerticalScalerCheckpoint
-	w.must(w.server.Get(w.t.Context(), key, &object))
+	must.Succeed(w.t, w.server.Get(w.t.Context(), key, &object))
 	return &object
 }
 
@@ -881,11 +881,6 @@ func (w *storeFixture) took() []string {
 func (w *storeFixture) expect(want ...string) {
 	w.t.Helper()
 	assert.Equal(w.t, "writes", want, w.took())
-}
-
-func (w *storeFixture) must(err error) {
-	w.t.Helper()
-	must.Succeed(w.t, err)
 }
 
 func recs(container string, cpuMillis, memoryBytes int64) []recommend.Container {

@@ -396,7 +396,7 @@ func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
 	w.rounds(3)
 	w.expectWoken("shop/web")
 
-	w.must(w.client.Delete(t.Context(), vs))
+	must.Succeed(t, w.client.Delete(t.Context(), vs))
 	w.round()
 	w.expectProblems("shop", "web", Problems{})
 	if c := w.collector; len(c.known)+len(c.namespaces) != 0 {
@@ -589,18 +589,18 @@ func samplesCounted(t *testing.T) map[string]int {
 func (w *collectorFixture) publish(namespace, name string, recommendation *v1beta1.Recommendation) {
 	w.t.Helper()
 	var vs v1beta1.VerticalScaler
-	w.must(w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &vs))
+	must.Succeed(w.t, w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &vs))
 	vs.Status.Recommendation = recommendation
-	w.must(w.client.Update(w.t.Context(), &vs))
+	must.Succeed(w.t, w.client.Update(w.t.Context(), &vs))
 }
 
 // container adds a container to a Deployment.
 func (w *collectorFixture) container(namespace, deployment, name string) {
 	w.t.Helper()
 	var d appsv1.Deployment
-	w.must(w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: deployment}, &d))
+	must.Succeed(w.t, w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: deployment}, &d))
 	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: name})
-	w.must(w.client.Update(w.t.Context(), &d))
+	must.Succeed(w.t, w.client.Update(w.t.Context(), &d))
 }
 
 // hasRead counts the objects in the answer to one request to the cache.
@@ -676,7 +676,7 @@ func (w *collectorFixture) scaler(namespace, name, deployment string) *v1beta1.V
 	}
 	scaler.RecordClaim(&vs.Status, scaler.Claim(vs))
 	w.create(vs)
-	w.must(w.collector.Histories.Load(w.t.Context(), vs, w.clock.Now()))
+	must.Succeed(w.t, w.collector.Histories.Load(w.t.Context(), vs, w.clock.Now()))
 	return vs
 }
 
@@ -716,13 +716,13 @@ func (w *collectorFixture) pod(namespace, name string, set *appsv1.ReplicaSet, c
 	going := pod.DeletionTimestamp != nil
 	w.create(pod)
 	if going {
-		w.must(w.client.Delete(w.t.Context(), pod))
+		must.Succeed(w.t, w.client.Delete(w.t.Context(), pod))
 	}
 }
 
 func (w *collectorFixture) create(obj client.Object) {
 	w.t.Helper()
-	w.must(w.client.Create(w.t.Context(), obj))
+	must.Succeed(w.t, w.client.Create(w.t.Context(), obj))
 }
 
 // round makes a round, and lets the time pass until the next.
@@ -795,9 +795,4 @@ func (w *collectorFixture) history(namespace, name string) map[string]seen {
 		}
 	})
 	return out
-}
-
-func (w *collectorFixture) must(err error) {
-	w.t.Helper()
-	must.Succeed(w.t, err)
 }
