@@ -263,9 +263,7 @@ func TestTheFloorOfAKillIsNotFoughtAgainst(t *testing.T) {
 	w.settle(t, noon)
 	now := noon.Add(time.Minute)
 	w.change1("web-00", killed(now))
-	needs := rec(amounts(50, 200), amounts(40, 150), amounts(60, 220))
-	needs.OOMFloor = 160 * mebi
-	recommends(needs)(w)
+	recommends(withOOMFloor(160, rec(amounts(50, 200), amounts(40, 150), amounts(60, 220))))(w)
 	w.settle(t, now)
 	if got := w.situation.Decision; got.Reason != "OOMKill" || got.Requests["app"] != amounts(100, 200) || got.Verification != nil {
 		t.Errorf("decided %+v", got)
