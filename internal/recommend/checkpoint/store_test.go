@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +30,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -709,14 +709,12 @@ type storeFixture struct {
 
 func newStoreFixture(t *testing.T) *storeFixture {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	must.Succeed(t, v1beta1.AddToScheme(scheme))
 	w := &storeFixture{t: t, scaler: &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "scaler-1"},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "web"},
 	}}
 	name := func(o client.Object) []string { return []string{o.GetName()} }
-	w.server = fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1beta1.VerticalScaler{}, metav1.ObjectNameField, name).WithInterceptorFuncs(interceptor.Funcs{
+	w.server = fake.NewClientBuilder().WithScheme(objects.Scheme()).WithIndex(&v1beta1.VerticalScaler{}, metav1.ObjectNameField, name).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			w.mu.Lock()
 			w.reads++

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -38,6 +37,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -508,16 +508,12 @@ type collectorFixture struct {
 
 func newCollectorFixture(t *testing.T) *collectorFixture {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, corev1.AddToScheme} {
-		must.Succeed(t, add(scheme))
-	}
 	w := &collectorFixture{
 		t: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100),
 		samples: map[string]map[[2]string]usage.Sample{}, refused: map[string][]usage.Refused{},
 		fails: map[string]func() error{}, read: map[string]int{},
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme)
+	builder := fake.NewClientBuilder().WithScheme(objects.Scheme())
 	w.client = builder.WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			err := c.Get(ctx, key, obj, opts...)

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -153,8 +153,6 @@ func TestAPodThatIsAlwaysNewDoesNotStopTheLearning(t *testing.T) {
 
 func newDeploymentUsage(t *testing.T, pods int) *deploymentUsage {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	must.Succeed(t, v1beta1.AddToScheme(scheme))
 	params := recommend.DefaultParams()
 	params.History.MaxGap, params.History.MemoryWindow = step, 64*time.Minute
 	// Usage is forgotten 72 times as fast, so that two hours are evidence enough to lower.
@@ -162,7 +160,7 @@ func newDeploymentUsage(t *testing.T, pods int) *deploymentUsage {
 	params.FullEvidence, params.ConfidenceUnit = time.Hour, time.Second
 	d := &deploymentUsage{
 		t: t, pods: webPods(pods), now: noon, params: params,
-		store: &checkpoint.Store{Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Params: params.History},
+		store: &checkpoint.Store{Client: fake.NewClientBuilder().WithScheme(objects.Scheme()).Build(), Params: params.History},
 		vs:    &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"}},
 	}
 	must.Succeed(t, d.store.Load(t.Context(), d.vs, d.now))
