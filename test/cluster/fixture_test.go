@@ -174,10 +174,8 @@ func (w *fixture) change(name, manager string, f func(*appsv1.Deployment)) {
 func (w *fixture) writes(since testkit.AuditMark) []testkit.Write {
 	w.Helper()
 	env.NeedAudit(w.t)
-	all, err := env.WritesSince(since, w.operator.Agent)
-	must.Succeed(w, err)
 	var out []testkit.Write
-	for _, write := range all {
+	for _, write := range env.Writes(w, since, w.operator.Agent) {
 		if write.UserAgent == w.operator.Agent && write.Namespace == w.Namespace && write.Resource != "events" {
 			out = append(out, write)
 		}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -133,21 +132,21 @@ func TestFleetFollowsWhatUsersDo(t *testing.T) {
 
 	env.Create(t, testkit.Scaler(namespace, "mine", "api"))
 	hasScalers(t, "creating a scaler by hand", namespace, "mine by a user InPlace, web by a user Recommend")
-	deleteObject(t, testkit.Scaler(namespace, "mine", "api"))
+	remove(t, testkit.Scaler(namespace, "mine", "api"))
 	hasScalers(t, "deleting it", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
 	local := policyOf(namespace, "local")
 	env.Create(t, local)
 	hasScalers(t, "creating a ScalingPolicy", namespace, "api by local Recommend, legacy by local Recommend, web by a user Recommend")
-	deleteObject(t, local)
+	remove(t, local)
 	hasScalers(t, "deleting it", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
-	deleteObject(t, testkit.Deployment(namespace, "api"))
+	remove(t, testkit.Deployment(namespace, "api"))
 	hasScalers(t, "deleting a Deployment", namespace, "web by a user Recommend")
 	env.Create(t, testkit.Deployment(namespace, "api"))
 	hasScalers(t, "creating it again", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
-	deleteObject(t, policy)
+	remove(t, policy)
 	hasScalers(t, "deleting the policy", namespace, "web by a user Recommend")
 }
 
@@ -157,11 +156,4 @@ func patchObject(t *testing.T, object client.Object, key types.NamespacedName, p
 	object.SetNamespace(key.Namespace)
 	object.SetName(key.Name)
 	must.Succeed(t, env.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
-}
-
-func deleteObject(t *testing.T, object client.Object) {
-	t.Helper()
-	if err := env.Client.Delete(t.Context(), object); err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
-	}
 }

@@ -110,19 +110,16 @@ func ownServer(t *testing.T) {
 // kill records an OOM kill of the only pod of a Deployment.
 func kill(t *testing.T, namespace, deployment string) {
 	t.Helper()
-	var pod corev1.Pod
-	must.Succeed(t, env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: podOf(deployment)}, &pod))
-	world.OOMKill(&pod, "app", metav1.Now())
-	must.Succeed(t, env.Client.Status().Update(t.Context(), &pod))
+	killed := pod(t, namespace, deployment)
+	world.OOMKill(killed, "app", metav1.Now())
+	must.Succeed(t, env.Client.Status().Update(t.Context(), killed))
 }
 
 // isRaised reports whether the only pod of a Deployment requests more memory than its template.
 func isRaised(t *testing.T, namespace, deployment string) bool {
 	t.Helper()
-	var pod corev1.Pod
-	must.Succeed(t, env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: podOf(deployment)}, &pod))
 	of := testkit.Container("app").Resources.Requests
-	return pod.Spec.Containers[0].Resources.Requests.Memory().Cmp(*of.Memory()) > 0
+	return pod(t, namespace, deployment).Spec.Containers[0].Resources.Requests.Memory().Cmp(*of.Memory()) > 0
 }
 
 // liveHeap is the live heap of the process: that of the operator, because the test keeps no large object.

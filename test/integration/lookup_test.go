@@ -122,7 +122,7 @@ func allSeen(t *testing.T, namespace string) {
 
 func remove(t *testing.T, obj client.Object) {
 	t.Helper()
-	must.Succeed(t, env.Client.Delete(t.Context(), obj, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	must.Succeed(t, client.IgnoreNotFound(env.Client.Delete(t.Context(), obj)))
 }
 
 func change(t *testing.T, namespace, name string, f func(*appsv1.Deployment)) {
@@ -152,10 +152,7 @@ func writeStatus(t *testing.T, namespace, name string, f func(*v1beta1.VerticalS
 	testkit.Eventually(t, soon, func() string {
 		s := scaler(t, namespace, name)
 		f(&s.Status)
-		if err := env.Client.Status().Update(t.Context(), s); err != nil {
-			return err.Error()
-		}
-		return ""
+		return testkit.MessageOf(env.Client.Status().Update(t.Context(), s))
 	})
 }
 

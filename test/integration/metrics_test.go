@@ -16,7 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,11 +119,8 @@ func TestMetricsAreServedOverTLS(t *testing.T) {
 // token creates a ServiceAccount and returns a token for it.
 func token(t *testing.T, namespace, name string) string {
 	t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	env.Create(t, account)
-	request := &authenticationv1.TokenRequest{}
-	must.Succeed(t, env.Client.SubResource("token").Create(t.Context(), account, request))
-	return request.Status.Token
+	env.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	return env.Account(t, namespace, name).Config.BearerToken
 }
 
 // get returns the code and the body of the answer, or 0 and the error.
