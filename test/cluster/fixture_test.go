@@ -212,16 +212,7 @@ func (w *fixture) noted(uid types.UID, reason string, words ...string) {
 // gone waits until the object does not exist.
 func (w *fixture) gone(obj client.Object) {
 	w.Helper()
-	w.eventually(func() string {
-		err := env.Client.Get(w.Context(), client.ObjectKeyFromObject(obj), obj)
-		if apierrors.IsNotFound(err) {
-			return ""
-		}
-		if err != nil {
-			return err.Error()
-		}
-		return fmt.Sprintf("%T %s is still there", obj, obj.GetName())
-	})
+	w.eventually(func() string { return env.Remains(w, obj) })
 }
 
 // podUsage is a usage source in which all pods of a Deployment have the same usage, including

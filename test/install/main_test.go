@@ -19,8 +19,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -252,14 +250,5 @@ func (w workload) pods() (uids []string) {
 // gone waits until the object does not exist.
 func gone(t *testing.T, obj client.Object) {
 	t.Helper()
-	testkit.Eventually(t, soon, func() string {
-		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
-		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-			return ""
-		}
-		if err != nil {
-			return err.Error()
-		}
-		return fmt.Sprintf("%T %s is still there", obj, obj.GetName())
-	})
+	testkit.Eventually(t, soon, func() string { return env.Remains(t, obj) })
 }

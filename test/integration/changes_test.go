@@ -227,10 +227,5 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 // isForgotten waits until an object is gone.
 func isForgotten(t *testing.T, object client.Object) {
 	t.Helper()
-	testkit.Eventually(t, busy, func() string {
-		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("%T %s is still there: %v", object, object.GetName(), err)
-		}
-		return ""
-	})
+	testkit.Eventually(t, busy, func() string { return env.Remains(t, object) })
 }

@@ -53,7 +53,7 @@ func uninstall(t *testing.T) {
 	// Then, the owned objects of a ScaledDeployment are released, once the CRDs are old enough for that.
 	env.AwaitGarbageCollector(t, soon, testkit.Scaler("", "", "probe"))
 	i.run(t, "kubectl delete scaleddeployments --all --all-namespaces --cascade=orphan")
-	if left := missing(t, at, "orders", &v1beta1.ScaledDeployment{}); left != "" {
+	if left := env.Remains(t, space(t, at).NewOwner("orders")); left != "" {
 		t.Error(left)
 	}
 	for _, o := range []client.Object{space(t, at).Deployment("orders"), space(t, at).Scaler("orders")} {
