@@ -345,6 +345,14 @@ func (s *fixture) condition(policy, kind string) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
+// hasCondition fails unless a condition of a policy begins with these words.
+func (s *fixture) hasCondition(policy, kind, want string) {
+	s.Helper()
+	if got := s.condition(policy, kind); !strings.HasPrefix(got, want) {
+		s.Errorf("%s of %s is %s, want %s", kind, policy, got, want)
+	}
+}
+
 func aDeployment(namespace, name string, changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(2))}, Status: appsv1.DeploymentStatus{Replicas: 2}}
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{

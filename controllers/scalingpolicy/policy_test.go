@@ -23,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -91,9 +92,7 @@ func TestAFewScalersArePromotedAtATime(t *testing.T) {
 	if got := get(s, "fleet", &v1beta1.ClusterScalingPolicy{}).Status; got.Rollout.Verifying != 5 || got.Rollout.Waiting != 95 || got.Summary.Promoted != "5/100" {
 		t.Errorf("status %+v, %+v", got.Rollout, got.Summary)
 	}
-	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "True PromotionInProgress: 5 of 100 scalers are promoted; 5 are being verified; 95 wait for their turn") {
-		t.Errorf("Promoting %s", got)
-	}
+	s.hasCondition("fleet", "Promoting", "True PromotionInProgress: 5 of 100 scalers are promoted; 5 are being verified; 95 wait for their turn")
 	s.wrote()
 	s.settle()
 	s.expectWrites("while they are verified")
@@ -184,9 +183,7 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 		t.Errorf("promoted %v although the promotion has halted", got)
 	}
 	for kind, want := range map[string]string{"Ready": "False", "Stalled": "True", "Promoting": "False"} {
-		if got := s.condition("fleet", kind); !strings.HasPrefix(got, want+" PromotionHalted: 3 of the 4 scalers") {
-			t.Errorf("%s %s", kind, got)
-		}
+		s.hasCondition("fleet", kind, want+" PromotionHalted: 3 of the 4 scalers")
 	}
 	s.wrote()
 	s.advance(time.Hour)
@@ -205,9 +202,7 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 	if got := s.promoted(); len(got) != 15 {
 		t.Errorf("promoted %v after the promotion was continued", got)
 	}
-	if got := s.condition("fleet", "Ready"); !strings.HasPrefix(got, "True") {
-		t.Errorf("Ready %s", got)
-	}
+	s.hasCondition("fleet", "Ready", "True")
 	// An edit of the template reaches each scaler, in its own mode, and the marks stay.
 	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Template.UpdatePolicy.TolerancePercent = new(int32(20)) })
 	s.settle()
@@ -240,17 +235,13 @@ func TestNothingIsPromotedWhileFrozen(t *testing.T) {
 	if after, err := s.policy("fleet"); err != nil || after > time.Second || len(s.promoted()) > 0 {
 		t.Errorf("before the switch is known: Reconcile() = %s, %v, promoted %v", after, err, s.promoted())
 	}
-	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "True") {
-		t.Errorf("before the switch is known: Promoting %s", got)
-	}
+	s.hasCondition("fleet", "Promoting", "True")
 	s.reconciler.Freeze.Set(freeze.State{Active: true, Namespaces: []string{"shop"}, Reason: "incident 42"})
 	s.settle()
 	if got := s.promoted(); len(got) != 20 || slices.ContainsFunc(got, func(name string) bool { return strings.HasPrefix(name, "shop/") }) {
 		t.Errorf("promoted %v", got)
 	}
-	if got := s.condition("fleet", "Promoting"); got != "False Frozen: ConfigMap sizing/verticalscaler-freeze freezes changes: incident 42" {
-		t.Errorf("Promoting %s", got)
-	}
+	assert.Equal(t, "Promoting", "False Frozen: ConfigMap sizing/verticalscaler-freeze freezes changes: incident 42", s.condition("fleet", "Promoting"))
 	s.wrote()
 	s.sync()
 	if after, err := s.policy("fleet"); err != nil || after != 15*time.Second {
@@ -262,9 +253,7 @@ func TestNothingIsPromotedWhileFrozen(t *testing.T) {
 	if got := s.promoted(); len(got) != 40 {
 		t.Errorf("promoted %v after the freeze", got)
 	}
-	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "True AllPromoted") {
-		t.Errorf("Promoting %s", got)
-	}
+	s.hasCondition("fleet", "Promoting", "True AllPromoted")
 }
 
 // A paused policy promotes and changes no scaler. It still counts harm, and records it after the pause.
@@ -283,9 +272,7 @@ func TestAPausedPolicyPromotesNoneAndNotesHarmLater(t *testing.T) {
 	if got := get(s, "fleet", &v1beta1.ClusterScalingPolicy{}).Status.Rollout; got.Harmed != 1 {
 		t.Errorf("rollout %+v", got)
 	}
-	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "False Paused: The annotation") {
-		t.Errorf("Promoting %s", got)
-	}
+	s.hasCondition("fleet", "Promoting", "False Paused: The annotation")
 	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Annotations = nil })
 	s.settle()
 	if fleet.HarmedAt(s.scaler(first)).IsZero() {
@@ -326,9 +313,7 @@ func TestARejectedPromotionStopsNoOther(t *testing.T) {
 	}
 	rejects = false
 	s.settle()
-	if got := s.condition("fleet", "Ready"); !strings.HasPrefix(got, "True OperatingNormally") {
-		t.Errorf("Ready %s", got)
-	}
+	s.hasCondition("fleet", "Ready", "True OperatingNormally")
 }
 
 func TestAnErrorOfAPromotionIsRetried(t *testing.T) {
@@ -404,9 +389,7 @@ func TestAPolicyReportsWhichRightsAreMissing(t *testing.T) {
 	}
 	s.expectWrites("without rights", "status shop/p")
 	const want = "False Forbidden: The operator may not create verticalscalers.autoscaling.verticalscaler.io, which policies need. An administrator can grant it: kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/policies.yaml"
-	if got := s.condition("shop/p", "Ready"); got != want {
-		t.Errorf("Ready %s", got)
-	}
+	assert.Equal(t, "Ready", want, s.condition("shop/p", "Ready"))
 	if got := get(s, "shop/p", &v1beta1.ScalingPolicy{}).Status; got.Summary.Deployments != "1/1" {
 		t.Errorf("status %+v", got)
 	}
