@@ -76,6 +76,14 @@ func (s *fixture) promoted() (names []string) {
 	return names
 }
 
+// hasPromoted fails unless that many scalers are promoted.
+func (s *fixture) hasPromoted(want int) {
+	s.Helper()
+	if got := s.promoted(); len(got) != want {
+		s.Errorf("promoted %v, want %d", got, want)
+	}
+}
+
 func (s *fixture) advance(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
 
 func TestAFewScalersArePromotedAtATime(t *testing.T) {
@@ -85,9 +93,7 @@ func TestAFewScalersArePromotedAtATime(t *testing.T) {
 	if err != nil || after != time.Second {
 		t.Errorf("Reconcile() = %s, %v", after, err)
 	}
-	if got := s.promoted(); len(got) != 5 {
-		t.Errorf("promoted %v", got)
-	}
+	s.hasPromoted(5)
 	s.settle()
 	if got := get(s, "fleet", &v1beta1.ClusterScalingPolicy{}).Status; got.Rollout.Verifying != 5 || got.Rollout.Waiting != 95 || got.Summary.Promoted != "5/100" {
 		t.Errorf("status %+v, %+v", got.Rollout, got.Summary)
@@ -102,14 +108,10 @@ func TestAFewScalersArePromotedAtATime(t *testing.T) {
 	if after, err := s.policy("fleet"); err != nil || after > 5*time.Minute || after < 4*time.Minute {
 		t.Errorf("Reconcile() = %s, %v", after, err)
 	}
-	if got := s.promoted(); len(got) != 5 {
-		t.Errorf("promoted %v before the first are verified", got)
-	}
+	s.hasPromoted(5) // until the first are verified
 	s.advance(5 * time.Minute)
 	s.settle()
-	if got := s.promoted(); len(got) != 10 {
-		t.Errorf("promoted %v", got)
-	}
+	s.hasPromoted(10)
 }
 
 // While the cache does not show our last status or our last promotions, nothing is even tried.
@@ -131,9 +133,7 @@ func TestAnOldCachePromotesNone(t *testing.T) {
 		t.Errorf("Reconcile() = %s, %v, want a retry", after, err)
 	}
 	s.settle()
-	if got := s.promoted(); len(got) != 5 {
-		t.Errorf("promoted %v", got)
-	}
+	s.hasPromoted(5)
 }
 
 func TestAConflictOfOnePromotionIsRetriedSoon(t *testing.T) {
@@ -179,9 +179,7 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 	s.settle()
 	s.advance(2 * aDay)
 	s.settle()
-	if got := s.promoted(); len(got) != 8 {
-		t.Errorf("promoted %v although the promotion has halted", got)
-	}
+	s.hasPromoted(8) // the promotion has halted
 	for kind, want := range map[string]string{"Ready": "False", "Stalled": "True", "Promoting": "False"} {
 		s.hasCondition("fleet", kind, want+" PromotionHalted: 3 of the 4 scalers")
 	}
@@ -199,9 +197,7 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 		p.Spec.Rollout.ResumeTime = &metav1.Time{Time: s.clock.Now()}
 	})
 	s.settle()
-	if got := s.promoted(); len(got) != 15 {
-		t.Errorf("promoted %v after the promotion was continued", got)
-	}
+	s.hasPromoted(15) // the promotion has continued
 	s.hasCondition("fleet", "Ready", "True")
 	// An edit of the template reaches each scaler, in its own mode, and the marks stay.
 	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Template.UpdatePolicy.TolerancePercent = new(int32(20)) })
@@ -250,9 +246,7 @@ func TestNothingIsPromotedWhileFrozen(t *testing.T) {
 	s.expectWrites("frozen")
 	s.reconciler.Freeze.Set(freeze.State{})
 	s.settle()
-	if got := s.promoted(); len(got) != 40 {
-		t.Errorf("promoted %v after the freeze", got)
-	}
+	s.hasPromoted(40)
 	s.hasCondition("fleet", "Promoting", "True AllPromoted")
 }
 
@@ -293,9 +287,7 @@ func TestARejectedPromotionStopsNoOther(t *testing.T) {
 	if after, err := s.policy("fleet"); err != nil || after != time.Second {
 		t.Errorf("Reconcile() = %s, %v", after, err)
 	}
-	if got := s.promoted(); len(got) != 5 {
-		t.Errorf("promoted %v", got)
-	}
+	s.hasPromoted(5)
 	if got := s.condition("fleet", "Stalled"); !strings.HasPrefix(got, "True ScalersRejected") || !strings.Contains(got, "a policy of the cluster says no") {
 		t.Errorf("Stalled %s", got)
 	}
