@@ -70,9 +70,8 @@ func TestSupportBundle(t *testing.T) {
 	server := newAPIServer(t)
 	server.supported()
 	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	out, errOut, code := run(t, nil, "support-bundle", "-o", file, "--log-lines", "7")
-	if code != 0 || errOut != "" || !strings.HasPrefix(out, file+" written: ") {
-		t.Fatalf("exit code %d: %s%s", code, out, errOut)
+	if out := printed(t, "support-bundle", "-o", file, "--log-lines", "7"); !strings.HasPrefix(out, file+" written: ") {
+		t.Error(out)
 	}
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -119,11 +118,7 @@ func TestSupportBundleWithoutRights(t *testing.T) {
 	server := newAPIServer(t)
 	server.supported()
 	server.forbidden = []string{apps, "/api/v1", "/apis/autoscaling/", coordination}
-	out, errOut, code := run(t, nil, "support-bundle", "-o", "-")
-	if code != 0 || errOut != "" {
-		t.Fatalf("exit code %d: %s", code, errOut)
-	}
-	files := unpacked(t, strings.NewReader(out))
+	files := unpacked(t, strings.NewReader(printed(t, "support-bundle", "-o", "-")))
 	if files["scalers/web/scaler.yaml"] == "" || files["scalers/web/pods.yaml"] != "" {
 		t.Errorf("%v", files)
 	}
@@ -142,11 +137,7 @@ func TestSupportBundleHasPolicies(t *testing.T) {
 		if !mayReadAll {
 			server.forbidden = []string{clusterPolicies}
 		}
-		out, errOut, code := run(t, nil, "support-bundle", "-o", "-")
-		if code != 0 || errOut != "" {
-			t.Fatalf("exit code %d: %s", code, errOut)
-		}
-		files := unpacked(t, strings.NewReader(out))
+		files := unpacked(t, strings.NewReader(printed(t, "support-bundle", "-o", "-")))
 		policies := files["policies.yaml"]
 		if !strings.Contains(policies, "kind: ScalingPolicy\n") || !strings.Contains(policies, "paused: incident") || strings.Contains(policies, "canary") ||
 			!strings.Contains(files["policies/ScalingPolicy-own.txt"], "ScalingPolicy shop/own\n") {
