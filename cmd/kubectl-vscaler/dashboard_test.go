@@ -28,6 +28,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/past"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -175,11 +176,7 @@ func expect(t *testing.T, what string, code int, text string, want []string) {
 	if code != http.StatusOK {
 		t.Fatalf("%s: status %d: %s", what, code, text)
 	}
-	for _, w := range want {
-		if !strings.Contains(text, w) {
-			t.Errorf("%s: there is no %q in:\n%s", what, w, text)
-		}
-	}
+	assert.Contains(t, what, text, want...)
 }
 
 // The dashboard and explain print the same sizes. The patch has them indented.
@@ -216,9 +213,7 @@ func TestTheDashboardShowsOneNamespace(t *testing.T) {
 	if !strings.HasPrefix(address, "http://127.0.0.1:") {
 		t.Errorf("other machines can connect to %s", address)
 	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, stop())
 }
 
 // Many open pages read the fleet once.
@@ -432,9 +427,7 @@ func TestThePastHasRequestsAndLimits(t *testing.T) {
 			for _, c := range columns {
 				got = append(got, fmt.Sprintf("%d/%d", c.Request, c.Limit))
 			}
-			if diff := cmp.Diff(tc.cpu, got); diff != "" {
-				t.Errorf("requests and limits (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "requests and limits", tc.cpu, got)
 			if used := columns[0].Used; used != 300 {
 				t.Errorf("%d millicores were used at most on the first day, want 300", used)
 			}

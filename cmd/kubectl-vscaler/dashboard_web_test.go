@@ -128,6 +128,14 @@ func value[T any](b *browser, expression string) T {
 	return v
 }
 
+// shows fails the test unless an expression is true.
+func (b *browser) shows(expression, otherwise string) {
+	b.Helper()
+	if !value[bool](b, expression) {
+		b.Error(otherwise)
+	}
+}
+
 // until waits for an expression to be true.
 func (b *browser) until(expression string) {
 	b.Helper()
@@ -199,9 +207,8 @@ func TestWebTheFleet(t *testing.T) {
 	}
 	// The number of scalers that need a user leads to them.
 	b.do(chromedp.EmulateViewport(1280, 1300), chromedp.Click(chromedp.CSS("#need-user")), chromedp.WaitVisible(chromedp.CSS("#choice-all")))
-	if !value[bool](b, `document.querySelector('tbody tr').getBoundingClientRect().bottom < innerHeight && !document.querySelector('tbody .tag.fine[title]')`) {
-		t.Error("the first scaler that needs a user is not on the screen")
-	}
+	b.shows(`document.querySelector('tbody tr').getBoundingClientRect().bottom < innerHeight && !document.querySelector('tbody .tag.fine[title]')`,
+		"the first scaler that needs a user is not on the screen")
 	b.shoots("fleet-need-user")
 	b.do(chromedp.Navigate(address), chromedp.WaitVisible(chromedp.CSS("#scalers")))
 	// A choice leads to an address that can be kept, and survives an update.
@@ -244,9 +251,8 @@ func TestWebAScalerIsUpdated(t *testing.T) {
 		web.Status.Conditions[1].Reason, web.Status.Conditions[1].Status = "Applied", "True"
 	})
 	b.until(`document.getElementById('state').textContent === 'Applied' && document.body.innerText.includes('777m')`)
-	if !value[bool](b, `document.getElementById('c0-cpu-values').open && !document.getElementById('c0-memory-values').open`) {
-		t.Error("an update closes what the user has opened")
-	}
+	b.shows(`document.getElementById('c0-cpu-values').open && !document.getElementById('c0-memory-values').open`,
+		"an update closes what the user has opened")
 	if focused := b.presses(); focused != "c0-memory-summary" {
 		t.Errorf("an update moves the focus to %q", focused)
 	}
@@ -281,9 +287,7 @@ func TestWebWithTheKeyboard(t *testing.T) {
 	if focused := b.presses(kb.Tab); focused != "skip" {
 		t.Fatalf("the first stop is %q", focused)
 	}
-	if !value[bool](b, `document.activeElement.getBoundingClientRect().left >= 0`) {
-		t.Error("the link to the content is not visible when it is focused")
-	}
+	b.shows(`document.activeElement.getBoundingClientRect().left >= 0`, "the link to the content is not visible when it is focused")
 	if focused := b.presses(kb.Enter); focused != "main" {
 		t.Errorf("the link to the content leads to %q", focused)
 	}
@@ -313,14 +317,11 @@ func TestWebWithTheKeyboard(t *testing.T) {
 	// Space opens the values of a plot, and pauses updates.
 	b.do(chromedp.Focus(chromedp.CSS("#c0-cpu-summary")))
 	b.presses(" ")
-	if !value[bool](b, `document.getElementById('c0-cpu-values').open`) {
-		t.Error("Space does not open the values")
-	}
+	b.shows(`document.getElementById('c0-cpu-values').open`, "Space does not open the values")
 	b.do(chromedp.Focus(chromedp.CSS("#pause")))
 	b.presses(" ")
-	if !value[bool](b, `document.getElementById('pause').getAttribute('aria-pressed') === 'true' && document.getElementById('pause').textContent === 'Resume updates'`) {
-		t.Error("Space does not pause the updates")
-	}
+	b.shows(`document.getElementById('pause').getAttribute('aria-pressed') === 'true' && document.getElementById('pause').textContent === 'Resume updates'`,
+		"Space does not pause the updates")
 }
 
 // A screen reader has a name for everything, and the plots as words.
@@ -390,21 +391,16 @@ func TestWebALostConnectionIsReported(t *testing.T) {
 	// First the cluster fails, and recovers.
 	s.forbid(ours)
 	b.until(`!document.getElementById('banner').hidden && document.getElementById('banner').textContent.includes('you may not')`)
-	if !value[bool](b, `document.getElementById('state').textContent === 'Verifying'`) {
-		t.Error("what was read last is gone")
-	}
+	b.shows(`document.getElementById('state').textContent === 'Verifying'`, "what was read last is gone")
 	b.shoots("cluster-fails")
 	s.forbid()
 	b.until(`document.getElementById('banner').hidden && document.getElementById('news').textContent.startsWith('Connected again')`)
 
 	// Then the command stops.
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, stop())
 	b.until(`document.getElementById('banner').textContent.startsWith('Connection lost at ')`)
-	if !value[bool](b, `document.getElementById('banner').getAttribute('role') === 'alert' && document.getElementById('state').textContent === 'Verifying'`) {
-		t.Error("the page does not show what was read last")
-	}
+	b.shows(`document.getElementById('banner').getAttribute('role') === 'alert' && document.getElementById('state').textContent === 'Verifying'`,
+		"the page does not show what was read last")
 	b.shoots("connection-lost")
 }
 
@@ -418,9 +414,7 @@ func TestWebAnExpiredLinkIsReported(t *testing.T) {
 	b.expect()
 	clock.SetTime(clock.Now().Add(time.Hour))
 	b.until(`document.getElementById('banner').textContent.startsWith('This link has expired. Stop the command')`)
-	if !value[bool](b, `document.getElementById('state').textContent === 'Verifying'`) {
-		t.Error("what was read last is gone")
-	}
+	b.shows(`document.getElementById('state').textContent === 'Verifying'`, "what was read last is gone")
 	b.shoots("expired")
 	b.do(chromedp.Reload(), chromedp.WaitVisible(chromedp.CSS("#problem")))
 	if text := value[string](b, `document.body.innerText`); !strings.Contains(text, "This link has expired") || strings.Contains(text, "shop") {

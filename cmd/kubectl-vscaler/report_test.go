@@ -32,6 +32,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/cli"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -164,10 +165,7 @@ const reportUntil = "--until=2026-11-23T12:00:00Z"
 
 func reportOf(t *testing.T, args ...string) (report fleet.Report, text string) {
 	t.Helper()
-	out, errOut, code := run(t, nil, append([]string{"report", reportUntil, "-o=json"}, args...)...)
-	if code != 0 || errOut != "" {
-		t.Fatalf("exit code %d: %s", code, errOut)
-	}
+	out := printed(t, append([]string{"report", reportUntil, "-o=json"}, args...)...)
 	must.Succeed(t, json.Unmarshal([]byte(out), &report))
 	return report, out
 }
@@ -314,25 +312,13 @@ func TestReportFormats(t *testing.T) {
 	prometheus := "--prometheus=" + serve(t, fleetPrometheus)
 	prices := filepath.Join(t.TempDir(), "prices.yaml")
 	must.Succeed(t, os.WriteFile(prices, []byte("currency: EUR\ncpuCoreHour: 0.03\nmemoryGiBHour: 0.004\n"), 0o600))
-	out, errOut, code := run(t, nil, "report", "-A", prometheus, reportUntil, "--prices="+prices, "--profile=Safe,Frugal", "--top=1")
-	for _, want := range []string{
+	assert.Contains(t, "table", printed(t, "report", "-A", prometheus, reportUntil, "--prices="+prices, "--profile=Safe,Frugal", "--top=1"),
 		"2 containers of 2 workloads, by usage from 2026-11-15T12:00:00Z to 2026-11-23T12:00:00Z\n", "\nsafe ", "\nfrugal ", "COST/MONTH EUR",
-		"\nbank        api        app         3      4000m -> ", "\n1 more container with smaller differences: see --top, or --output csv\n",
-	} {
-		if code != 0 || errOut != "" || !strings.Contains(out, want) {
-			t.Errorf("exit code %d: %s: there is no %q in:\n%s", code, errOut, want, out)
-		}
-	}
-	out, errOut, code = run(t, nil, "report", "-A", prometheus, reportUntil, "-o=html")
-	for _, want := range []string{"<title>VerticalScaler report</title>", `<td class="name">api</td>`, `<h2>bank/api/app</h2>`, `<path class="usage" d="M0 `} {
-		if code != 0 || errOut != "" || !strings.Contains(out, want) {
-			t.Errorf("exit code %d: %s: there is no %q in:\n%.4000s", code, errOut, want, out)
-		}
-	}
+		"\nbank        api        app         3      4000m -> ", "\n1 more container with smaller differences: see --top, or --output csv\n")
+	assert.Contains(t, "HTML", printed(t, "report", "-A", prometheus, reportUntil, "-o=html"),
+		"<title>VerticalScaler report</title>", `<td class="name">api</td>`, `<h2>bank/api/app</h2>`, `<path class="usage" d="M0 `)
 	file := filepath.Join(t.TempDir(), "report.csv")
-	if out, errOut, code = run(t, nil, "report", "-A", prometheus, reportUntil, "-o=csv", "--output-file="+file); code != 0 || out+errOut != "" {
-		t.Fatalf("exit code %d: %s%s", code, out, errOut)
-	}
+	assert.Equal(t, "output", "", printed(t, "report", "-A", prometheus, reportUntil, "-o=csv", "--output-file="+file))
 	text, err := os.ReadFile(file)
 	if err != nil || strings.Count(string(text), "\n") != 3 || !strings.Contains(string(text), "\nbank,Deployment,api,app,3,") {
 		t.Errorf("%v: %s", err, text)
@@ -452,14 +438,22 @@ func run(t *testing.T, stdin io.Reader, args ...string) (out, errOut string, cod
 	return o.String(), e.String(), 0
 }
 
+// printed is the output of a command that succeeds without a warning.
+func printed(t *testing.T, args ...string) string {
+	t.Helper()
+	out, errOut, code := run(t, nil, args...)
+	if code != 0 || errOut != "" {
+		t.Fatalf("%q: exit code %d: %s", args, code, errOut)
+	}
+	return out
+}
+
 // A series stands for a Deployment with one pod, whose limit equals its request.
 func TestReportOfTables(t *testing.T) {
 	withoutCluster(t)
 	var report fleet.Report
-	out, errOut, code := run(t, nil, "report", folder, "--profile=Balanced,Frugal,Safe", "-o=json")
-	if err := json.Unmarshal([]byte(out), &report); code != 0 || errOut != "" || err != nil {
-		t.Fatalf("exit code %d: %s: %v", code, errOut, err)
-	}
+	out := printed(t, "report", folder, "--profile=Balanced,Frugal,Safe", "-o=json")
+	must.Succeed(t, json.Unmarshal([]byte(out), &report))
 	if len(report.Containers) != 5 || report.Workloads != 5 || report.ContainerDays != 30 {
 		t.Errorf("%d containers, %d Deployments, %d days", len(report.Containers), report.Workloads, report.ContainerDays)
 	}
@@ -493,10 +487,7 @@ func TestReportOfStandardInput(t *testing.T) {
 func TestReportWritesAPage(t *testing.T) {
 	scratch := t.TempDir()
 	path := filepath.Join(scratch, "page.html")
-	out, errOut, code := run(t, nil, "report", folder, "-o=html", "--top=4", "--output-file="+path)
-	if code != 0 || out != "" || errOut != "" {
-		t.Fatalf("exit code %d: %q, %q", code, out, errOut)
-	}
+	assert.Equal(t, "output", "", printed(t, "report", folder, "-o=html", "--top=4", "--output-file="+path))
 	page, err := os.ReadFile(path)
 	must.Succeed(t, err)
 	if got := strings.Count(string(page), `<figure class="plot">`); got != 8 {
@@ -513,11 +504,8 @@ func TestReportOfSavedUsage(t *testing.T) {
 	saved := filepath.Join(t.TempDir(), "usage")
 	first, _ := reportOf(t, "-A", "--prometheus="+serve(t, fleetPrometheus), "--save="+saved)
 	withoutCluster(t)
-	out, errOut, code := run(t, nil, "report", saved, "-o=json")
 	var again fleet.Report
-	if err := json.Unmarshal([]byte(out), &again); code != 0 || err != nil {
-		t.Fatalf("exit code %d: %s: %v", code, errOut, err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(printed(t, "report", saved, "-o=json")), &again))
 	for _, row := range first.Containers {
 		i := slices.IndexFunc(again.Containers, func(r fleet.Row) bool {
 			return r.Namespace == row.Namespace && r.Workload == row.Workload && r.Name == row.Name
@@ -608,7 +596,7 @@ func newScaledCluster(t *testing.T, all []deployed) *apiServer {
 // Without Prometheus, a report compares with what scalers recommend, and says what it does not know.
 func TestReportOfScalers(t *testing.T) {
 	newScaledCluster(t, scaledFleet)
-	out, errOut, code := run(t, nil, "report", "-A")
+	out := printed(t, "report", "-A")
 	want := `3 containers of 3 workloads, by what their scalers recommend
 
 RULE     CORES     GIB       CPU VS TODAY   MEMORY VS TODAY   STARVED   OOM DAYS   RESIZES/DAY
@@ -635,14 +623,10 @@ Skipped, because its scaler recommends nothing for it yet, or does not size it (
 
 Skipped, because no scaler sizes its Deployment (no usage now: metrics.k8s.io is not served: is metrics-server installed?): shop/lone/app, shop/moved/app
 `
-	if diff := gocmp.Diff(want, out); code != 0 || errOut != "" || diff != "" {
-		t.Errorf("exit code %d: %s (-want +got):\n%s", code, errOut, diff)
-	}
-	if again, _, _ := run(t, nil, "report", "-A"); again != out {
-		t.Errorf("the same report again is:\n%s", again)
-	}
-	if out, errOut, code := run(t, nil, "report", "-n=bank", "-l=app=api"); code != 0 || !strings.HasPrefix(out, "1 container of 1 workload, ") {
-		t.Errorf("of a selection: exit code %d: %s%s", code, errOut, out)
+	assert.Equal(t, "report", want, out)
+	assert.Equal(t, "the same report again", out, printed(t, "report", "-A"))
+	if out := printed(t, "report", "-n=bank", "-l=app=api"); !strings.HasPrefix(out, "1 container of 1 workload, ") {
+		t.Errorf("of a selection: %s", out)
 	}
 }
 
@@ -678,26 +662,17 @@ shop        web        app         2      250m -> 600m         256Mi -> 256Mi   
 	if diff := gocmp.Diff(want, out[:min(len(want), len(out))]); code != 0 || diff != "" {
 		t.Errorf("exit code %d: %s (-want +got):\n%s", code, errOut, diff)
 	}
-	for _, want := range []string{
+	assert.Contains(t, "report", out,
 		". Usage at one moment has no peaks and no margin: the sums and git keep the requests of these containers today\n",
-		"\nSkipped, because its scaler recommends nothing for it yet, or does not size it (no usage now: metrics.k8s.io has none of its pods): shop/silent/app\n",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("there is no %q in:\n%s", want, out)
-		}
-	}
+		"\nSkipped, because its scaler recommends nothing for it yet, or does not size it (no usage now: metrics.k8s.io has none of its pods): shop/silent/app\n")
 	if !strings.HasPrefix(errOut, "Wrote 2 patches to ") {
 		t.Errorf("patches: %s", errOut)
 	}
-	if out, errOut, code = run(t, nil, "report", "-A", "-o=csv"); code != 0 || !strings.Contains(out, "\nshop,Deployment,lone,app,1,1.0777,0,1000,") {
-		t.Errorf("exit code %d: %s%s", code, errOut, out)
-	}
+	assert.Contains(t, "CSV", printed(t, "report", "-A", "-o=csv"), "\nshop,Deployment,lone,app,1,1.0777,0,1000,")
 	// Without the operator, usage is all there is.
 	s.answer(ours+"/verticalscalers", failure(http.StatusNotFound, metav1.StatusReasonNotFound, "not found"))
-	if out, errOut, code = run(t, nil, "report", "-A", "-o=html"); code != 0 || !strings.Contains(out, "3 containers of 3 workloads: 0 by what their scalers recommend, 3 by their usage at one moment (now)") ||
-		!strings.Contains(out, "<td>1000m -&gt; 40m (now)</td>") {
-		t.Errorf("exit code %d: %s%s", code, errOut, out)
-	}
+	assert.Contains(t, "HTML", printed(t, "report", "-A", "-o=html"),
+		"3 containers of 3 workloads: 0 by what their scalers recommend, 3 by their usage at one moment (now)", "<td>1000m -&gt; 40m (now)</td>")
 }
 
 // Raise-only requests are not lowered.
@@ -706,9 +681,7 @@ func TestReportOfAScalerThatOnlyRaisesMemory(t *testing.T) {
 	api := recommending("bank", "api", "300m", "500Mi")
 	api.Spec.UpdatePolicy.ScaleDown = &v1beta1.DirectionPolicy{ControlledResources: []v1beta1.ControlledResource{v1beta1.ControlledCPU}}
 	s.put(&api)
-	if out, errOut, code := run(t, nil, "report", "-n=bank", "-l=app=api"); code != 0 || !strings.Contains(out, " 4000m -> 300m   8192Mi -> 8192Mi ") {
-		t.Errorf("exit code %d: %s%s", code, errOut, out)
-	}
+	assert.Contains(t, "report", printed(t, "report", "-n=bank", "-l=app=api"), " 4000m -> 300m   8192Mi -> 8192Mi ")
 }
 
 // Figures that are not known are missing in files, and not 0.
@@ -718,11 +691,7 @@ func TestReportOfScalersInFiles(t *testing.T) {
 	must.Succeed(t, os.WriteFile(prices, []byte("currency: EUR\ncpuCoreHour: 0.1\nmemoryGiBHour: 0.01\n"), 0o600))
 	output := func(format string) string {
 		t.Helper()
-		out, errOut, code := run(t, nil, "report", "-A", "-o="+format, "--prices="+prices)
-		if code != 0 || errOut != "" {
-			t.Fatalf("%s: exit code %d: %s", format, code, errOut)
-		}
-		return out
+		return printed(t, "report", "-A", "-o="+format, "--prices="+prices)
 	}
 
 	text := output("json")
@@ -745,11 +714,7 @@ func TestReportOfScalersInFiles(t *testing.T) {
 	}
 
 	page := output("html")
-	for _, want := range []string{"<td>unknown</td>", "Unknown are the figures", `style="background-size: 100% 100%">13.50</td>`, "COST/MONTH EUR"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("there is no %q in:\n%s", want, page)
-		}
-	}
+	assert.Contains(t, "HTML", page, "<td>unknown</td>", "Unknown are the figures", `style="background-size: 100% 100%">13.50</td>`, "COST/MONTH EUR")
 	for _, unwanted := range []string{"Time starved", "OOM days\"", "over time", "NaN", "In the pictures", "replayed"} {
 		if strings.Contains(page, unwanted) {
 			t.Errorf("%q is in:\n%s", unwanted, page)
@@ -778,9 +743,7 @@ func TestTheWeeklyReport(t *testing.T) {
 			args = append(args, strings.NewReplacer("http://PROMETHEUS:9090", serve(t, fleetPrometheus), "/report/report.txt", file).Replace(arg))
 		}
 	}
-	if out, errOut, code := run(t, nil, append(args, reportUntil)...); code != 0 || out+errOut != "" {
-		t.Fatalf("exit code %d: %s%s", code, out, errOut)
-	}
+	assert.Equal(t, "output", "", printed(t, append(args, reportUntil)...))
 	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "\nNAMESPACE   CONTAINERS ") {
 		t.Errorf("%v: %s", err, text)
 	}

@@ -15,6 +15,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // words are the lines' words: the width of columns does not matter here.
@@ -70,9 +71,7 @@ func TestStatusFollows(t *testing.T) {
 		t.Errorf("%q", line)
 	}
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, <-done)
 }
 
 // writer is a writer that hands on what it is given.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -69,9 +70,8 @@ func TestSupportBundle(t *testing.T) {
 	server := newAPIServer(t)
 	server.supported()
 	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	out, errOut, code := run(t, nil, "support-bundle", "-o", file, "--log-lines", "7")
-	if code != 0 || errOut != "" || !strings.HasPrefix(out, file+" written: ") {
-		t.Fatalf("exit code %d: %s%s", code, out, errOut)
+	if out := printed(t, "support-bundle", "-o", file, "--log-lines", "7"); !strings.HasPrefix(out, file+" written: ") {
+		t.Error(out)
 	}
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -118,19 +118,13 @@ func TestSupportBundleWithoutRights(t *testing.T) {
 	server := newAPIServer(t)
 	server.supported()
 	server.forbidden = []string{apps, "/api/v1", "/apis/autoscaling/", coordination}
-	out, errOut, code := run(t, nil, "support-bundle", "-o", "-")
-	if code != 0 || errOut != "" {
-		t.Fatalf("exit code %d: %s", code, errOut)
-	}
-	files := unpacked(t, strings.NewReader(out))
+	files := unpacked(t, strings.NewReader(printed(t, "support-bundle", "-o", "-")))
 	if files["scalers/web/scaler.yaml"] == "" || files["scalers/web/pods.yaml"] != "" {
 		t.Errorf("%v", files)
 	}
-	for _, want := range []string{"Deployment shop/web: ", "HorizontalPodAutoscalers: you may not", "Events: you may not", "whether the operator runs: ", "the operator: no pod is found in namespace verticalscaler-system"} {
-		if !strings.Contains(files["README.txt"], want) {
-			t.Errorf("README.txt does not say %q:\n%s", want, files["README.txt"])
-		}
-	}
+	assert.Contains(t, "README.txt", files["README.txt"],
+		"Deployment shop/web: ", "HorizontalPodAutoscalers: you may not", "Events: you may not",
+		"whether the operator runs: ", "the operator: no pod is found in namespace verticalscaler-system")
 }
 
 // A bundle has the policies that the user may read, and their explanations.
@@ -143,11 +137,7 @@ func TestSupportBundleHasPolicies(t *testing.T) {
 		if !mayReadAll {
 			server.forbidden = []string{clusterPolicies}
 		}
-		out, errOut, code := run(t, nil, "support-bundle", "-o", "-")
-		if code != 0 || errOut != "" {
-			t.Fatalf("exit code %d: %s", code, errOut)
-		}
-		files := unpacked(t, strings.NewReader(out))
+		files := unpacked(t, strings.NewReader(printed(t, "support-bundle", "-o", "-")))
 		policies := files["policies.yaml"]
 		if !strings.Contains(policies, "kind: ScalingPolicy\n") || !strings.Contains(policies, "paused: incident") || strings.Contains(policies, "canary") ||
 			!strings.Contains(files["policies/ScalingPolicy-own.txt"], "ScalingPolicy shop/own\n") {

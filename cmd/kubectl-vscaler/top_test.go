@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/kube"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -42,10 +42,8 @@ func TestTopHonorsTheWidth(t *testing.T) {
 func TestTopShowsThePast(t *testing.T) {
 	newAPIServer(t)
 	prometheus := serve(t, answer)
-	out, errOut, code := run(t, nil, "top", "web", "--once", "--prometheus="+prometheus, "--since=3h")
-	if code != 0 || !strings.Contains(out, "cpu usage      ██████") || !strings.Contains(out, "-179m") || !strings.Contains(out, "full height 300m") {
-		t.Errorf("exit code %d: %s%s", code, errOut, out)
-	}
+	assert.Contains(t, "top", printed(t, "top", "web", "--once", "--prometheus="+prometheus, "--since=3h"),
+		"cpu usage      ██████", "-179m", "full height 300m")
 }
 
 // A spreadsheet can calculate with all amounts: none is text.
@@ -68,9 +66,7 @@ func TestDataHasNumbers(t *testing.T) {
 // A large fleet is read with few requests, however many scalers it has.
 func TestAFleetIsReadWithFewRequests(t *testing.T) {
 	server := newAPIServer(t)
-	if _, errOut, code := run(t, nil, "top", "-A"); code != 0 {
-		t.Fatal(errOut)
-	}
+	printed(t, "top", "-A")
 	server.mu.Lock()
 	defer server.mu.Unlock()
 	want := map[string]int{
@@ -78,9 +74,7 @@ func TestAFleetIsReadWithFewRequests(t *testing.T) {
 		ours + "/verticalscalers": 1, apps + "/deployments": 1, "/api/v1/pods": 1, metricsPath + "/namespaces/shop/pods": 1, coordination + "/leases": 1,
 		"/api/v1/namespaces/verticalscaler-system/configmaps/verticalscaler-freeze": 1,
 	}
-	if !maps.Equal(server.asked, want) {
-		t.Errorf("requests %v, want %v", server.asked, want)
-	}
+	assert.Equal(t, "requests", want, server.asked)
 }
 
 // Each page of pods counts, and pods of a Deployment with two scalers count once.
@@ -90,11 +84,8 @@ func TestPodsCountOnce(t *testing.T) {
 	second.Name, second.CreationTimestamp.Time = "second", second.CreationTimestamp.Add(time.Minute)
 	server.put(second)
 	server.pageSize = 1
-	out, errOut, code := run(t, nil, "top", "-A")
-	text := strings.Join(words(out), "\n")
-	if code != 0 || !strings.Contains(text, "cpu in cores: 0.46 requested, 0.04 used\n") || !strings.Contains(text, "web Applied 2/2 41m 460m") || !strings.Contains(text, "second Applied 2/2 - -") {
-		t.Errorf("exit code %d: %s%s", code, errOut, out)
-	}
+	text := strings.Join(words(printed(t, "top", "-A")), "\n")
+	assert.Contains(t, "top", text, "cpu in cores: 0.46 requested, 0.04 used\n", "web Applied 2/2 41m 460m", "second Applied 2/2 - -")
 }
 
 // metrics-server has no new usage within seconds, so it is not asked again.

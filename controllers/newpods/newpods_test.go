@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +30,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -110,9 +110,7 @@ func (f *fixture) sizes() map[string]string {
 
 func (f *fixture) wants(when string, want map[string]string, writes int) {
 	f.t.Helper()
-	if diff := cmp.Diff(want, f.sizes()); diff != "" {
-		f.t.Errorf("%s: sizes (-want +got):\n%s", when, diff)
-	}
+	assert.Equal(f.t, when+": sizes", want, f.sizes())
 	if f.writes != writes {
 		f.t.Errorf("%s: %d writes, want %d", when, f.writes, writes)
 	}
@@ -200,14 +198,10 @@ func TestSizesBelongToTheirScalers(t *testing.T) {
 		must.Succeed(t, f.Client.Create(t.Context(), s))
 	}
 	f.reconcile()
-	if diff := cmp.Diff(strings.Split("abcdefgh", ""), owners()); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "owners", strings.Split("abcdefgh", ""), owners())
 	must.Succeed(t, f.Client.Delete(t.Context(), all[8]))
 	f.reconcile()
-	if diff := cmp.Diff(strings.Split("acdefghi", ""), owners()); diff != "" {
-		t.Errorf("owners once b is deleted (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "owners once b is deleted", strings.Split("acdefghi", ""), owners())
 	f.writes = 0
 	f.reconcile()
 	if f.writes != 0 {

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -155,18 +156,14 @@ spec:
 			before := owner.DeepCopy()
 			got, err := deploymentFor(owner, tc.scalers)
 			must.Succeed(t, err)
-			if diff := cmp.Diff(before, owner); diff != "" {
-				t.Errorf("the owner was changed (-before +after):\n%s", diff)
-			}
+			assert.Equal(t, "the owner", before, owner)
 			if appliedHash(got) == "" {
 				t.Error("the document has no hash")
 			}
 			got.SetAnnotations(nil)
 			var want map[string]any
 			must.Succeed(t, yaml.Unmarshal([]byte(tc.want), &want))
-			if diff := cmp.Diff(asJSON(t, want), asJSON(t, got.Object)); diff != "" {
-				t.Errorf("deploymentFor() (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "deploymentFor()", asJSON(t, want), asJSON(t, got.Object))
 		})
 	}
 }

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,17 +27,9 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
-
-func aScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, autoscalingv2.AddToScheme, v1beta1.AddToScheme} {
-		must.Succeed(t, add(scheme))
-	}
-	return scheme
-}
 
 // fixture is a Reconciler on a fake client, which has no controllers and no defaults.
 type fixture struct {
@@ -53,11 +43,11 @@ type fixture struct {
 
 // newFixture has an owner shop/web and the given objects. The functions intercept the
 // requests of the reconciler.
-func newFixture(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor.Funcs, objects ...client.Object) *fixture {
+func newFixture(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor.Funcs, given ...client.Object) *fixture {
 	t.Helper()
 	s := &fixture{T: t, recorder: events.NewFakeRecorder(20)}
-	builder := fake.NewClientBuilder().WithScheme(aScheme(t)).WithReturnManagedFields().
-		WithObjects(append(objects, owner)...).WithStatusSubresource(owner, &v1beta1.VerticalScaler{}, &appsv1.Deployment{})
+	builder := fake.NewClientBuilder().WithScheme(objects.Scheme()).WithReturnManagedFields().
+		WithObjects(append(given, owner)...).WithStatusSubresource(owner, &v1beta1.VerticalScaler{}, &appsv1.Deployment{})
 	for _, kind := range []client.Object{&appsv1.Deployment{}, &v1beta1.VerticalScaler{}, &v1beta1.ScaledDeployment{}} {
 		builder.WithIndex(kind, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} })
 	}

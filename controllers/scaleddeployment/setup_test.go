@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
 func TestScalerChangesThatTriggerAReconcile(t *testing.T) {
@@ -123,7 +124,7 @@ func TestOwnersByDeploymentName(t *testing.T) {
 		})
 	}
 	build := func(funcs interceptor.Funcs) client.Client {
-		return fake.NewClientBuilder().WithScheme(aScheme(t)).WithInterceptorFuncs(funcs).
+		return fake.NewClientBuilder().WithScheme(objects.Scheme()).WithInterceptorFuncs(funcs).
 			WithIndex(&v1beta1.ScaledDeployment{}, deploymentIndex, nameIndex).
 			WithObjects(owner("shop", "web", ""), owner("shop", "a", "web"), owner("shop", "api", ""), owner("bank", "web", ""), owner("shop", "b", "other")).Build()
 	}

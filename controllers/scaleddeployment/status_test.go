@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
@@ -196,9 +196,7 @@ func TestConditions(t *testing.T) {
 					t.Errorf("%s is of generation %d, since %s", c.Type, c.ObservedGeneration, c.LastTransitionTime)
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "conditions", tc.want, got)
 			// Never both: kstatus reads at most one of them as True.
 			if meta.IsStatusConditionTrue(conditions, "Stalled") && (meta.IsStatusConditionTrue(conditions, "Reconciling") || meta.IsStatusConditionTrue(conditions, "Ready")) {
 				t.Errorf("Stalled together with another condition: %q", got)
@@ -207,9 +205,7 @@ func TestConditions(t *testing.T) {
 			// The same reconcile a minute later changes nothing.
 			owner.Status.Conditions = conditions
 			tc.scope.now = noon.Add(time.Minute)
-			if diff := cmp.Diff(conditions, conditionsOf(&tc.scope)); diff != "" {
-				t.Errorf("a second reconcile (-first +second):\n%s", diff)
-			}
+			assert.Equal(t, "a second reconcile", conditions, conditionsOf(&tc.scope))
 		})
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/held"
 )
 
@@ -77,7 +77,5 @@ func TestWhatIsDeletedIsForgotten(t *testing.T) {
 		}
 		s.wrote()
 	}
-	if diff := cmp.Diff(before, held.Elements(s.reconciler)); diff != "" {
-		t.Errorf("after %d rounds (-first +last):\n%s", rounds, diff)
-	}
+	assert.Equal(t, fmt.Sprintf("after %d rounds", rounds), before, held.Elements(s.reconciler))
 }

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -31,6 +30,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -75,24 +75,15 @@ func (i indexer) IndexField(_ context.Context, object client.Object, field strin
 	return nil
 }
 
-func aScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, v1beta1.AddToScheme} {
-		must.Succeed(t, add(scheme))
-	}
-	return scheme
-}
-
 // newFixture has the objects, and namespaces shop and bank. The functions intercept the requests of the reconciler.
-func newFixture(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *fixture {
+func newFixture(t *testing.T, funcs interceptor.Funcs, given ...client.Object) *fixture {
 	t.Helper()
 	s := &fixture{T: t, clock: clocktesting.NewFakePassiveClock(noon), recorder: events.NewFakeRecorder(50)}
 	for _, name := range []string{"shop", "bank"} {
-		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"env": "live"}}})
+		given = append(given, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"env": "live"}}})
 	}
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
-	s.api = fake.NewClientBuilder().WithScheme(aScheme(t)).WithObjects(objects...).
+	s.api = fake.NewClientBuilder().WithScheme(objects.Scheme()).WithObjects(given...).
 		WithStatusSubresource(&v1beta1.ScalingPolicy{}, &v1beta1.ClusterScalingPolicy{}, &v1beta1.VerticalScaler{}).
 		WithIndex(&v1beta1.ScalingPolicy{}, metav1.ObjectNameField, byName).WithIndex(&v1beta1.ClusterScalingPolicy{}, metav1.ObjectNameField, byName).
 		WithIndex(&v1beta1.VerticalScaler{}, metav1.ObjectNameField, byName).Build()
@@ -352,6 +343,14 @@ func (s *fixture) condition(policy, kind string) string {
 		return "none"
 	}
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// hasCondition fails unless a condition of a policy begins with these words.
+func (s *fixture) hasCondition(policy, kind, want string) {
+	s.Helper()
+	if got := s.condition(policy, kind); !strings.HasPrefix(got, want) {
+		s.Errorf("%s of %s is %s, want %s", kind, policy, got, want)
+	}
 }
 
 func aDeployment(namespace, name string, changes ...func(*appsv1.Deployment)) *appsv1.Deployment {

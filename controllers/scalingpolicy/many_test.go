@@ -68,12 +68,8 @@ func TestOnePolicyTooMany(t *testing.T) {
 	})))
 	s.settle()
 	const want = "False TooManyPolicies: Namespace bank has more than 64 ScalingPolicies, and this one is not among the oldest"
-	if got := s.condition("bank/late", "Ready"); !strings.HasPrefix(got, want) {
-		t.Errorf("Ready %s, want %s", got, want)
-	}
-	if got := s.condition("bank/p-0000", "Ready"); !strings.HasPrefix(got, "True ") {
-		t.Errorf("Ready of another policy: %s", got)
-	}
+	s.hasCondition("bank/late", "Ready", want)
+	s.hasCondition("bank/p-0000", "Ready", "True ")
 	if got := s.scaler("bank/ledger").Labels[v1beta1.PolicyLabel]; got != "p-0063" {
 		t.Errorf("the policy %s sizes the Deployment", got)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 var resourceOfScalers = schema.GroupResource{Group: v1beta1.GroupVersion.Group, Resource: "verticalscalers"}
@@ -57,12 +58,8 @@ func TestEachSelectedDeploymentHasAScalerAndThenNothingIsWritten(t *testing.T) {
 		t.Errorf("skipped %q, want %q", skipped, want)
 	}
 	for policy, want := range map[string]string{"fleet": "True OperatingNormally", "shop/local": "True OperatingNormally"} {
-		if got := s.condition(policy, "Ready"); !strings.HasPrefix(got, want) {
-			t.Errorf("%s is Ready %s", policy, got)
-		}
-		if got := s.condition(policy, "Reconciling"); !strings.HasPrefix(got, "False") {
-			t.Errorf("%s is Reconciling %s", policy, got)
-		}
+		s.hasCondition(policy, "Ready", want)
+		s.hasCondition(policy, "Reconciling", "False")
 	}
 	if owner := metav1.GetControllerOf(s.scaler("shop/web")); owner.Kind != v1beta1.ScalingPolicyKind || owner.UID != "uid-of-shop-local" {
 		t.Errorf("the controller of web is %+v", owner)
@@ -234,14 +231,10 @@ func TestARejectionTriggersThePoliciesOnce(t *testing.T) {
 			t.Fatalf("Reconcile() = %s, %v", after, err)
 		}
 	}
-	if got := requested(); !slices.Equal(got, []string{"/fleet", "shop/"}) {
-		t.Errorf("triggered %v", got)
-	}
+	assert.Equal(t, "triggered", []string{"/fleet", "shop/"}, requested())
 	fails = false
 	s.settle()
-	if got := requested(); !slices.Equal(got, []string{"/fleet", "shop/"}) {
-		t.Errorf("triggered %v", got)
-	}
+	assert.Equal(t, "triggered", []string{"/fleet", "shop/"}, requested())
 }
 
 func TestANamespaceThatIsBeingDeletedGetsNoScaler(t *testing.T) {
@@ -252,12 +245,8 @@ func TestANamespaceThatIsBeingDeletedGetsNoScaler(t *testing.T) {
 	s.expectWrites("while the namespace is being deleted", "status fleet", "status shop/p")
 	for _, policy := range []string{"fleet", "shop/p"} {
 		// Its Deployments are not waited for.
-		if got := s.condition(policy, "Reconciling"); !strings.HasPrefix(got, "False") {
-			t.Errorf("%s is Reconciling %s", policy, got)
-		}
-		if got := s.condition(policy, "Ready"); !strings.HasPrefix(got, "True NoDeployments") {
-			t.Errorf("%s is Ready %s", policy, got)
-		}
+		s.hasCondition(policy, "Reconciling", "False")
+		s.hasCondition(policy, "Ready", "True NoDeployments")
 	}
 }
 
@@ -332,12 +321,8 @@ func TestAPausedPolicyChangesNoScaler(t *testing.T) {
 	s.settle()
 	s.expectWrites("paused", "status shop/p")
 	const want = "Paused: The annotation autoscaling.verticalscaler.io/paused is set: no scaler is created, changed, deleted or promoted: incident 7 see the channel"
-	if got := s.condition("shop/p", "Ready"); got != "True "+want {
-		t.Errorf("Ready %s", got)
-	}
-	if got := s.condition("shop/p", "Reconciling"); !strings.HasPrefix(got, "False") {
-		t.Errorf("Reconciling %s", got)
-	}
+	assert.Equal(t, "Ready", "True "+want, s.condition("shop/p", "Ready"))
+	s.hasCondition("shop/p", "Reconciling", "False")
 	// A user can still detach a scaler.
 	edit(s, "shop/web", &v1beta1.VerticalScaler{}, annotated[*v1beta1.VerticalScaler](v1beta1.DetachedAnnotation, "true"))
 	s.wrote()
@@ -358,9 +343,7 @@ func TestAPausedPolicyThatComesFirstTakesNothingOver(t *testing.T) {
 	s.wrote()
 	s.settle()
 	s.expectWrites("paused", "status fleet", "status shop/first")
-	if got := s.condition("fleet", "Reconciling"); !strings.HasPrefix(got, "False") {
-		t.Errorf("fleet is Reconciling %s", got)
-	}
+	s.hasCondition("fleet", "Reconciling", "False")
 	edit(s, "shop/first", &v1beta1.ScalingPolicy{}, func(p *v1beta1.ScalingPolicy) { p.Annotations = nil })
 	s.wrote()
 	s.settle()

@@ -23,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -75,6 +76,14 @@ func (s *fixture) promoted() (names []string) {
 	return names
 }
 
+// hasPromoted fails unless that many scalers are promoted.
+func (s *fixture) hasPromoted(want int) {
+	s.Helper()
+	if got := s.promoted(); len(got) != want {
+		s.Errorf("promoted %v, want %d", got, want)
+	}
+}
+
 func (s *fixture) advance(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
 
 func TestAFewScalersArePromotedAtATime(t *testing.T) {
@@ -84,16 +93,12 @@ func TestAFewScalersArePromotedAtATime(t *testing.T) {
 	if err != nil || after != time.Second {
 		t.Errorf("Reconcile() = %s, %v", after, err)
 	}
-	if got := s.promoted(); len(got) != 5 {
-		t.Errorf("promoted %v", got)
-	}
+	s.hasPromoted(5)
 	s.settle()
 	if got := get(s, "fleet", &v1beta1.ClusterScalingPolicy{}).Status; got.Rollout.Verifying != 5 || got.Rollout.Waiting != 95 || got.Summary.Promoted != "5/100" {
 		t.Errorf("status %+v, %+v", got.Rollout, got.Summary)
 	}
-	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "True PromotionInProgress: 5 of 100 scalers are promoted; 5 are being verified; 95 wait for their turn") {
-		t.Errorf("Promoting %s", got)
-	}
+	s.hasCondition("fleet", "Promoting", "True PromotionInProgress: 5 of 100 scalers are promoted; 5 are being verified; 95 wait for their turn")
 	s.wrote()
 	s.settle()
 	s.expectWrites("while they are verified")
@@ -103,14 +108,10 @@ func TestAFewScalersArePromotedAtATime(t *testing.T) {
 	if after, err := s.policy("fleet"); err != nil || after > 5*time.Minute || after < 4*time.Minute {
 		t.Errorf("Reconcile() = %s, %v", after, err)
 	}
-	if got := s.promoted(); len(got) != 5 {
-		t.Errorf("promoted %v before the first are verified", got)
-	}
+	s.hasPromoted(5) // until the first are verified
 	s.advance(5 * time.Minute)
 	s.settle()
-	if got := s.promoted(); len(got) != 10 {
-		t.Errorf("promoted %v", got)
-	}
+	s.hasPromoted(10)
 }
 
 // While the cache does not show our last status or our last promotions, nothing is even tried.
@@ -132,9 +133,7 @@ func TestAnOldCachePromotesNone(t *testing.T) {
 		t.Errorf("Reconcile() = %s, %v, want a retry", after, err)
 	}
 	s.settle()
-	if got := s.promoted(); len(got) != 5 {
-		t.Errorf("promoted %v", got)
-	}
+	s.hasPromoted(5)
 }
 
 func TestAConflictOfOnePromotionIsRetriedSoon(t *testing.T) {
@@ -180,13 +179,9 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 	s.settle()
 	s.advance(2 * aDay)
 	s.settle()
-	if got := s.promoted(); len(got) != 8 {
-		t.Errorf("promoted %v although the promotion has halted", got)
-	}
+	s.hasPromoted(8) // the promotion has halted
 	for kind, want := range map[string]string{"Ready": "False", "Stalled": "True", "Promoting": "False"} {
-		if got := s.condition("fleet", kind); !strings.HasPrefix(got, want+" PromotionHalted: 3 of the 4 scalers") {
-			t.Errorf("%s %s", kind, got)
-		}
+		s.hasCondition("fleet", kind, want+" PromotionHalted: 3 of the 4 scalers")
 	}
 	s.wrote()
 	s.advance(time.Hour)
@@ -202,12 +197,8 @@ func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
 		p.Spec.Rollout.ResumeTime = &metav1.Time{Time: s.clock.Now()}
 	})
 	s.settle()
-	if got := s.promoted(); len(got) != 15 {
-		t.Errorf("promoted %v after the promotion was continued", got)
-	}
-	if got := s.condition("fleet", "Ready"); !strings.HasPrefix(got, "True") {
-		t.Errorf("Ready %s", got)
-	}
+	s.hasPromoted(15) // the promotion has continued
+	s.hasCondition("fleet", "Ready", "True")
 	// An edit of the template reaches each scaler, in its own mode, and the marks stay.
 	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Template.UpdatePolicy.TolerancePercent = new(int32(20)) })
 	s.settle()
@@ -240,17 +231,13 @@ func TestNothingIsPromotedWhileFrozen(t *testing.T) {
 	if after, err := s.policy("fleet"); err != nil || after > time.Second || len(s.promoted()) > 0 {
 		t.Errorf("before the switch is known: Reconcile() = %s, %v, promoted %v", after, err, s.promoted())
 	}
-	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "True") {
-		t.Errorf("before the switch is known: Promoting %s", got)
-	}
+	s.hasCondition("fleet", "Promoting", "True")
 	s.reconciler.Freeze.Set(freeze.State{Active: true, Namespaces: []string{"shop"}, Reason: "incident 42"})
 	s.settle()
 	if got := s.promoted(); len(got) != 20 || slices.ContainsFunc(got, func(name string) bool { return strings.HasPrefix(name, "shop/") }) {
 		t.Errorf("promoted %v", got)
 	}
-	if got := s.condition("fleet", "Promoting"); got != "False Frozen: ConfigMap sizing/verticalscaler-freeze freezes changes: incident 42" {
-		t.Errorf("Promoting %s", got)
-	}
+	assert.Equal(t, "Promoting", "False Frozen: ConfigMap sizing/verticalscaler-freeze freezes changes: incident 42", s.condition("fleet", "Promoting"))
 	s.wrote()
 	s.sync()
 	if after, err := s.policy("fleet"); err != nil || after != 15*time.Second {
@@ -259,12 +246,8 @@ func TestNothingIsPromotedWhileFrozen(t *testing.T) {
 	s.expectWrites("frozen")
 	s.reconciler.Freeze.Set(freeze.State{})
 	s.settle()
-	if got := s.promoted(); len(got) != 40 {
-		t.Errorf("promoted %v after the freeze", got)
-	}
-	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "True AllPromoted") {
-		t.Errorf("Promoting %s", got)
-	}
+	s.hasPromoted(40)
+	s.hasCondition("fleet", "Promoting", "True AllPromoted")
 }
 
 // A paused policy promotes and changes no scaler. It still counts harm, and records it after the pause.
@@ -283,9 +266,7 @@ func TestAPausedPolicyPromotesNoneAndNotesHarmLater(t *testing.T) {
 	if got := get(s, "fleet", &v1beta1.ClusterScalingPolicy{}).Status.Rollout; got.Harmed != 1 {
 		t.Errorf("rollout %+v", got)
 	}
-	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "False Paused: The annotation") {
-		t.Errorf("Promoting %s", got)
-	}
+	s.hasCondition("fleet", "Promoting", "False Paused: The annotation")
 	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Annotations = nil })
 	s.settle()
 	if fleet.HarmedAt(s.scaler(first)).IsZero() {
@@ -306,9 +287,7 @@ func TestARejectedPromotionStopsNoOther(t *testing.T) {
 	if after, err := s.policy("fleet"); err != nil || after != time.Second {
 		t.Errorf("Reconcile() = %s, %v", after, err)
 	}
-	if got := s.promoted(); len(got) != 5 {
-		t.Errorf("promoted %v", got)
-	}
+	s.hasPromoted(5)
 	if got := s.condition("fleet", "Stalled"); !strings.HasPrefix(got, "True ScalersRejected") || !strings.Contains(got, "a policy of the cluster says no") {
 		t.Errorf("Stalled %s", got)
 	}
@@ -326,9 +305,7 @@ func TestARejectedPromotionStopsNoOther(t *testing.T) {
 	}
 	rejects = false
 	s.settle()
-	if got := s.condition("fleet", "Ready"); !strings.HasPrefix(got, "True OperatingNormally") {
-		t.Errorf("Ready %s", got)
-	}
+	s.hasCondition("fleet", "Ready", "True OperatingNormally")
 }
 
 func TestAnErrorOfAPromotionIsRetried(t *testing.T) {
@@ -404,9 +381,7 @@ func TestAPolicyReportsWhichRightsAreMissing(t *testing.T) {
 	}
 	s.expectWrites("without rights", "status shop/p")
 	const want = "False Forbidden: The operator may not create verticalscalers.autoscaling.verticalscaler.io, which policies need. An administrator can grant it: kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/policies.yaml"
-	if got := s.condition("shop/p", "Ready"); got != want {
-		t.Errorf("Ready %s", got)
-	}
+	assert.Equal(t, "Ready", want, s.condition("shop/p", "Ready"))
 	if got := get(s, "shop/p", &v1beta1.ScalingPolicy{}).Status; got.Summary.Deployments != "1/1" {
 		t.Errorf("status %+v", got)
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 // Of the updates of an object, only those trigger a reconcile that may lead to a write. All creations and deletions do.
@@ -139,9 +140,7 @@ func TestWithoutACacheNoEventIsLost(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if got := requested(); !slices.Equal(got, []string{"shop/"}) {
-			t.Errorf("with a cache again, %q are triggered", got)
-		}
+		assert.Equal(t, "triggered with a cache again", []string{"shop/"}, requested())
 	})
 }
 
@@ -151,24 +150,16 @@ func TestPoliciesAreTriggeredByTheirNamespaces(t *testing.T) {
 	s.reconciler.notify("shop") // Before the controller starts, there is no queue, and it starts with all policies.
 	requested := s.listen(s.reconciler.startPolicies)
 	s.reconciler.notify("shop")
-	if got := requested(); !slices.Equal(got, []string{"/fleet", "/other", "shop/"}) {
-		t.Errorf("triggered %q", got)
-	}
+	assert.Equal(t, "triggered", []string{"/fleet", "/other", "shop/"}, requested())
 	s.reconciler.notify("empty")
-	if got := requested(); !slices.Equal(got, []string{"/fleet", "/other"}) {
-		t.Errorf("triggered %q", got)
-	}
+	assert.Equal(t, "triggered", []string{"/fleet", "/other"}, requested())
 	s.reconciler.ServesCluster = false
 	s.reconciler.notify("bank")
-	if got := requested(); !slices.Equal(got, []string{"bank/"}) {
-		t.Errorf("triggered %q", got)
-	}
+	assert.Equal(t, "triggered", []string{"bank/"}, requested())
 }
 
 // The controller of Deployments starts with all of them, once they are known.
 func TestTheControllerStartsWithAllDeployments(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aDeployment("shop", "web"), aDeployment("bank", "ledger"))
-	if got := s.listen(s.reconciler.startMembers)(); !slices.Equal(got, []string{"bank/ledger", "shop/web"}) {
-		t.Errorf("started with %q", got)
-	}
+	assert.Equal(t, "started with", []string{"bank/ledger", "shop/web"}, s.listen(s.reconciler.startMembers)())
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -35,9 +35,7 @@ func TestResizePatch(t *testing.T) {
 		`{"name":"app","resources":{"limits":{"cpu":"2"},"requests":{"cpu":"250m","memory":"640Mi"}}},` +
 		`{"name":"log","resources":{"requests":{"memory":"1048577"}}}],"initContainers":[` +
 		`{"name":"proxy","resources":{"requests":{"cpu":"30m"}}}]}}`
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("resizePatch() (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "resizePatch()", want, string(got))
 }
 
 func TestEventsReportOldAndNewSizes(t *testing.T) {

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -32,9 +32,7 @@ func TestConflictsBackOffAndUseNoBudget(t *testing.T) {
 	}
 	ms := time.Millisecond
 	want := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 25600 * ms, 51200 * ms, 102400 * ms}
-	if diff := cmp.Diff(want, delays); diff != "" {
-		t.Errorf("delays (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "delays", want, delays)
 	neighbour := types.NamespacedName{Namespace: "shop", Name: "neighbour"}
 	for range 2 {
 		if granted, _ := p.Budget.Ask(p.clock.Now(), neighbour, budget.Want{Class: budget.ScaleUp}); !granted {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +15,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -33,9 +33,7 @@ func TestOnlyWhatDiffersIsContested(t *testing.T) {
 	got := contestedLeaves(&corev1.PodSpec{Containers: containers}, wanted)
 	slices.SortFunc(got, func(a, b ownership.Leaf) int { return cmp.Compare(a.List, b.List) })
 	want := []ownership.Leaf{{Container: "app", List: "limits", Resource: "cpu"}, {Container: "app", List: "requests", Resource: "cpu"}}
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("contestedLeaves() (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "contestedLeaves()", want, got)
 }
 
 func TestWhetherAResizeWasChangedByAnotherController(t *testing.T) {

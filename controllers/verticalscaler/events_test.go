@@ -7,7 +7,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -15,6 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 func TestEvents(t *testing.T) {
@@ -65,9 +65,7 @@ func TestEvents(t *testing.T) {
 					got = append(got, e)
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "events", tc.want, got)
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -17,6 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -49,12 +49,8 @@ func TestMeasuredSizesAreThoseOfAllPods(t *testing.T) {
 			{Name: "log", Request: amounts(50, 64)},
 		},
 	}
-	if diff := cmp.Diff(want, measuredSizes(s)); diff != "" {
-		t.Errorf("measuredSizes() (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(metrics.State{Reason: "Verifying", Ready: true, Waiting: true}, measuredState(s)); diff != "" {
-		t.Errorf("measuredState() (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "measuredSizes()", want, measuredSizes(s))
+	assert.Equal(t, "measuredState()", metrics.State{Reason: "Verifying", Ready: true, Waiting: true}, measuredState(s))
 
 	s.observation.situation.Originals = []plan.Original{{Container: "app", CPU: true, Resources: workload.Resources{Requests: amounts(1000, 0)}}}
 	if got := measuredSizes(s).Original; got != amounts(2100, 1152) {
@@ -125,9 +121,7 @@ func TestRevertsAreCounted(t *testing.T) {
 verticalscaler_reverts_total{cause="OtherWriter",scaler="checkout",target_namespace="shop"} 1
 verticalscaler_reverts_total{cause="Regression",scaler="checkout",target_namespace="shop"} 1
 `
-	if err := testutil.CollectAndCompare(r.Metrics, strings.NewReader(want), "verticalscaler_reverts_total"); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, testutil.CollectAndCompare(r.Metrics, strings.NewReader(want), "verticalscaler_reverts_total"))
 }
 
 // A reconcile records its results, and the series of a deleted scaler end.
@@ -149,9 +143,7 @@ verticalscaler_pods{scaler="checkout",target_namespace="shop"} 3
 # TYPE verticalscaler_status gauge
 verticalscaler_status{reason=%q,scaler="checkout",target_namespace="shop"} 1
 `, condition(vs, v1beta1.ConditionApplied).Reason)
-	if err := testutil.CollectAndCompare(p.Metrics, strings.NewReader(want), "verticalscaler_changes_total", "verticalscaler_pods", "verticalscaler_status"); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, testutil.CollectAndCompare(p.Metrics, strings.NewReader(want), "verticalscaler_changes_total", "verticalscaler_pods", "verticalscaler_status"))
 	must.Succeed(t, p.server.Delete(t.Context(), vs))
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: p.key}); err != nil {
 		t.Fatal(err)

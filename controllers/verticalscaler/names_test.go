@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -138,9 +138,7 @@ func TestANameThatMatchesNothingStalls(t *testing.T) {
 					warnings = append(warnings, e)
 				}
 			}
-			if diff := cmp.Diff([]string{tc.event, "Warning Blocked " + tc.stalled, tc.event}, warnings); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "events", []string{tc.event, "Warning Blocked " + tc.stalled, tc.event}, warnings)
 		})
 	}
 }

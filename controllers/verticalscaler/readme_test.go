@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -45,9 +45,7 @@ func TestTheReadmeShowsWhatKubectlGetPrints(t *testing.T) {
 	must.Succeed(t, err)
 	_, shown, _ := strings.Cut(string(readme), "$ kubectl get vscaler -n shop\n")
 	shown, _, _ = strings.Cut(shown, "```")
-	if diff := cmp.Diff(strings.Split(kubectlGet(t, vs), "\n"), strings.Split(shown, "\n")); diff != "" {
-		t.Errorf("README.md (-printed +shown):\n%s", diff)
-	}
+	assert.Equal(t, "README.md", strings.Split(kubectlGet(t, vs), "\n"), strings.Split(shown, "\n"))
 }
 
 // kubectlGet is the table of one scaler at noon, with the columns of the CRD.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -110,9 +110,7 @@ func TestRestorePatch(t *testing.T) {
 				want = around[:len(around)-len("%RESOURCES%}]}}}}")] + tc.want + "}]}}}}"
 			}
 			got := restorePatch(templateOf("500m", "1"), &v1beta1.OriginalResources{Containers: tc.held}, ownedFields(t, managed("verticalscaler", "", tc.owned)))
-			if diff := cmp.Diff(want, string(got)); diff != "" {
-				t.Errorf("restorePatch() (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "restorePatch()", want, string(got))
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -53,9 +53,7 @@ func TestARewriteOwnsValuesAndNoContainer(t *testing.T) {
 		managed(Name, "", cpuRequest), // as a server-side apply left it: with the container
 	}
 	got, owned := rewritten(t, d, []plan.Original{{Container: "app", CPU: true}}, cpuSize("app", 345, 1000))
-	if diff := cmp.Diff([]string{inApp + ".limits.cpu", inApp + ".requests.cpu"}, owned); diff != "" {
-		t.Errorf("owned (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "owned", []string{inApp + ".limits.cpu", inApp + ".requests.cpu"}, owned)
 	if len(got.ManagedFields) != 2 || got.ManagedFields[0].Manager != "kustomize-controller" || got.ManagedFields[1].Operation != "Update" {
 		t.Errorf("managed fields: %+v", got.ManagedFields)
 	}
@@ -119,12 +117,8 @@ func TestARewriteRemovesOnlyWhatIsOursAndRecorded(t *testing.T) {
 			d := templateOf("500m", "1")
 			d.ManagedFields = []metav1.ManagedFieldsEntry{managed(ownership.Scalers, "", tc.owned)}
 			got, ours := rewritten(t, d, tc.originals, memory)
-			if diff := cmp.Diff(tc.want, got.Spec.Template.Spec.Containers[0].Resources, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("resources (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.ours, ours); diff != "" {
-				t.Errorf("owned (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "resources", tc.want, got.Spec.Template.Spec.Containers[0].Resources, cmpopts.EquateEmpty())
+			assert.Equal(t, "owned", tc.ours, ours)
 		})
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/precedence"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -125,7 +125,7 @@ func TestConditions(t *testing.T) {
 	usual := aScope()
 	completeFor(checkout(), usual)
 	atRest := strings.Split(formatConditions(usual.status.Conditions), "\n")
-	if diff := cmp.Diff([]string{
+	assert.Equal(t, "all is well: conditions", []string{
 		"Ready=True OperatingNormally: Operating normally",
 		"TargetFound=True DeploymentFound: Deployment shop/checkout is found",
 		"RecommendationProvided=True EnoughHistory: There is enough usage for a recommendation",
@@ -133,9 +133,7 @@ func TestConditions(t *testing.T) {
 		"Changing=False OperatingNormally: No change in progress",
 		"Reconciling=False OperatingNormally: No change of the spec is being applied",
 		"Stalled=False OperatingNormally: No action required",
-	}, atRest); diff != "" {
-		t.Errorf("all is well: conditions (-want +got):\n%s", diff)
-	}
+	}, atRest)
 	serverDown := apierrors.NewInternalError(errors.New("etcd"))
 	cases := map[string]struct {
 		scaler *v1beta1.VerticalScaler
@@ -307,9 +305,7 @@ func TestConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			completeFor(tc.scaler, tc.scope)
 			got := slices.DeleteFunc(strings.Split(formatConditions(tc.scope.status.Conditions), "\n"), func(c string) bool { return slices.Contains(atRest, c) })
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "conditions", tc.want, got)
 			for _, c := range tc.scope.status.Conditions {
 				if c.ObservedGeneration != 3 || !c.LastTransitionTime.Time.Equal(noon) {
 					t.Errorf("%s is of generation %d, since %s", c.Type, c.ObservedGeneration, c.LastTransitionTime)
@@ -348,9 +344,7 @@ func TestAFailedReconcileKeepsWhatIsKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p.now, p.status = noon, *known.DeepCopy()
 			completeFor(checkout(func(s *v1beta1.VerticalScaler) { s.Status = *known.DeepCopy() }), p)
-			if diff := cmp.Diff(decided, p.status.Decision); diff != "" {
-				t.Errorf("decision (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "decision", decided, p.status.Decision)
 			if p.status.Summary == nil || p.status.Target == nil || p.status.Recommendation == nil {
 				t.Errorf("status = %+v", p.status)
 			}
@@ -399,9 +393,7 @@ func TestHistory(t *testing.T) {
 	}
 	p := aScope(func(p *scope) { p.status = vs.Status })
 	completeFor(vs, p)
-	if diff := cmp.Diff(history, p.status.History); diff != "" {
-		t.Errorf("a reconcile that decides nothing changes the history:\n%s", diff)
-	}
+	assert.Equal(t, "the history after a reconcile that decides nothing", history, p.status.History)
 }
 
 // The text of a decision must not depend on the cache's order of pods.

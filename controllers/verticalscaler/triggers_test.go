@@ -248,9 +248,7 @@ func startTriggers(t *testing.T, added chan int, collected <-chan event.GenericE
 	go func() { done <- mgr.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, <-done)
 	})
 	<-serving
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -155,9 +155,7 @@ func TestWithdrawalsBackOff(t *testing.T) {
 	now = now.Add(2 * mostWithdrawal)
 	pod.withdraw(withdrawn, now)
 	got = append(got, pod.rejected[len(pod.rejected)-1].until.Sub(now).String())
-	if diff := cmp.Diff([]string{"30m0s", "1h0m0s", "2h0m0s", "2h0m0s", "2h0m0s", "30m0s"}, got); diff != "" {
-		t.Errorf("waits (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "waits", []string{"30m0s", "1h0m0s", "2h0m0s", "2h0m0s", "2h0m0s", "30m0s"}, got)
 }
 
 // resize sets a request, and a limit of twice that. nil sets nothing.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -53,9 +53,7 @@ func TestTheReleaseConfigOfALaterVersion(t *testing.T) {
 	must.Succeed(t, yaml.Unmarshal([]byte(severalVersions), &ours))
 	got, err := yaml.Marshal(ours.releaseEntries("verticalscaler-operator.v0.2.1"))
 	must.Succeed(t, err)
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "entries", want, string(got))
 }
 
 // change copies the tree's bundle and catalog, with a change of one file.

@@ -6,8 +6,7 @@ package main
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -33,8 +32,6 @@ func TestTextsKeepTheirLines(t *testing.T) {
 	} {
 		found, err := tc.read([]byte(tc.source))
 		must.Succeed(t, err)
-		if diff := cmp.Diff(tc.want, found); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		assert.Equal(t, name, tc.want, found)
 	}
 }

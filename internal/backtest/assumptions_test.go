@@ -13,6 +13,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 // constant is a trace of a constant 1000m with the same request.
@@ -39,9 +40,7 @@ func TestAssumptionsLeaveTheRestAlone(t *testing.T) {
 	hours := hourly([2]float64{500, 512}, [2]float64{600, 512})
 	want, _ := observed(hours, backtest.Assumptions{})
 	got, _ := observed(hours, backtest.Assumptions{Pods: 1, Spread: 1, Minutes: true, Jitter: 1})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("hours of one pod (-plain +assumptions):\n%s", diff)
-	}
+	assert.Equal(t, "hours of one pod, with assumptions", want, got)
 
 	early := constant(5*time.Minute, 3)
 	early.Samples[1].At, early.Samples[2].At = 130, 1000
@@ -50,16 +49,12 @@ func TestAssumptionsLeaveTheRestAlone(t *testing.T) {
 	for _, o := range all {
 		starts = append(starts, o.Start.Unix())
 	}
-	if diff := cmp.Diff([]int64{0, 60, 120, 130, 190, 250, 310, 370, 1000, 1060, 1120, 1180, 1240}, starts); diff != "" {
-		t.Errorf("minutes (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "minutes", []int64{0, 60, 120, 130, 190, 250, 310, 370, 1000, 1060, 1120, 1180, 1240}, starts)
 
 	assumed := backtest.Assumptions{Pods: 3, Spread: 0.1, Minutes: true, Jitter: 0.25}
 	first, _ := observed(constant(5*time.Minute, 50), assumed)
 	second, _ := observed(constant(5*time.Minute, 50), assumed)
-	if diff := cmp.Diff(first, second); diff != "" {
-		t.Errorf("a second replay differs (-first +second):\n%s", diff)
-	}
+	assert.Equal(t, "a second replay", first, second)
 	other := constant(5*time.Minute, 50)
 	other.Name = "other"
 	if different, _ := observed(other, assumed); cmp.Equal(first, different) {

@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -85,9 +84,7 @@ func TestReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := read(tc.tables...)
 			must.Succeed(t, err)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("traces (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "traces", tc.want, got)
 		})
 	}
 }

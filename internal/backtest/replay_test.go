@@ -15,6 +15,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
 )
 
@@ -89,9 +90,7 @@ func TestReplay(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := backtest.Replay(tc.trace, tc.rule, backtest.Options{WarmUp: tc.warmUp})
-			if diff := cmp.Diff(backtest.Outcome{Measures: tc.want}, got, cmpopts.EquateApprox(0, 1e-12)); diff != "" {
-				t.Errorf("outcome (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "outcome", backtest.Outcome{Measures: tc.want}, got, cmpopts.EquateApprox(0, 1e-12))
 		})
 	}
 }
@@ -110,15 +109,9 @@ func TestObservations(t *testing.T) {
 		{Start: time.Unix(0, 0).UTC(), Step: time.Hour, CPUMillis: 1500.5, MemoryBytes: 1024 * mebi, OOMKilled: true, Requests: before},
 		{Start: time.Unix(3600, 0).UTC(), Step: time.Hour, CPUMillis: 1, MemoryBytes: 2 * mebi, Requests: after},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("observations (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]backtest.Change{{0, before}, {3600, after}}, outcome.Changes); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]int64{0}, outcome.Kills); diff != "" {
-		t.Errorf("kills (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "observations", want, got)
+	assert.Equal(t, "changes", []backtest.Change{{0, before}, {3600, after}}, outcome.Changes)
+	assert.Equal(t, "kills", []int64{0}, outcome.Kills)
 }
 
 // A plot is XML, and it does not grow with a sample a minute, nor with a hundred resizes a day.

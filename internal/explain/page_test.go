@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -34,7 +33,5 @@ func TestThePageShowsWhatStatusPrints(t *testing.T) {
 	must.Succeed(t, err)
 	_, shown, _ := strings.Cut(string(page), "```\nNAME ")
 	shown, _, _ = strings.Cut("NAME "+shown, "```")
-	if diff := cmp.Diff(strings.Split(printed, "\n"), strings.Split(shown, "\n")); diff != "" {
-		t.Errorf("docs/plugin.md (-printed +shown):\n%s", diff)
-	}
+	assert.Equal(t, "docs/plugin.md", strings.Split(printed, "\n"), strings.Split(shown, "\n"))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 const day = 24 * time.Hour
@@ -194,17 +195,13 @@ func TestAHaltReportsWhatToDoAndDoesNotMove(t *testing.T) {
 	}
 	all[50].Harmed = ago(time.Minute)
 	later := Promote(defaults(), p.Halts, all, promotionNow.Add(40*day))
-	if diff := cmp.Diff(want, later.Halts); diff != "" {
-		t.Errorf("after more harm, and 40 days later (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "after more harm, and 40 days later", want, later.Halts)
 	examples := []types.NamespacedName{all[50].Key, all[20].Key, all[30].Key}
 	if diff := cmp.Diff(examples, later.HarmedExamples); diff != "" || later.Harmed != 5 {
 		t.Errorf("%d did harm; the last ones (-want +got):\n%s", later.Harmed, diff)
 	}
 	left := slices.DeleteFunc(slices.Clone(all), func(c Candidate) bool { return !c.Harmed.IsZero() })
-	if diff := cmp.Diff(want, Promote(defaults(), p.Halts, left, promotionNow).Halts); diff != "" {
-		t.Errorf("after the harmed ones were deleted (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "after the harmed ones were deleted", want, Promote(defaults(), p.Halts, left, promotionNow).Halts)
 	r := defaults()
 	r.Resumed = ago(2 * time.Hour)
 	if p := Promote(r, p.Halts, left, promotionNow); len(p.Halts) > 0 {
@@ -230,9 +227,7 @@ func TestOneTenantHaltsNobodyElse(t *testing.T) {
 		for _, h := range p.Halts {
 			got = append(got, h.Namespace)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%d tenants halt (-want +got):\n%s", tenants, diff)
-		}
+		assert.Equal(t, fmt.Sprintf("%d tenants halt", tenants), want, got)
 		promotesOthers := slices.ContainsFunc(p.Promote, func(key types.NamespacedName) bool { return key.Namespace == "waiting" })
 		promotesTenant := slices.ContainsFunc(p.Promote, func(key types.NamespacedName) bool { return strings.HasPrefix(key.Namespace, "tenant") })
 		if promotesOthers != (tenants < 3) || promotesTenant {
@@ -299,9 +294,7 @@ func FuzzPromote(f *testing.F) {
 		shuffled := slices.Clone(all)
 		random.Shuffle(len(all), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		before := slices.Clone(shuffled)
-		if diff := cmp.Diff(p, Promote(r, nil, shuffled, promotionNow)); diff != "" {
-			t.Errorf("the order of the scalers matters (-before +after):\n%s", diff)
-		}
+		assert.Equal(t, "another order of the scalers", p, Promote(r, nil, shuffled, promotionNow))
 		if !slices.Equal(before, shuffled) {
 			t.Error("the scalers were modified")
 		}
@@ -428,9 +421,7 @@ func checkHalt(t *testing.T, r Rollout, all []Candidate, p Promotion) {
 			t.Errorf("halts %+v, want namespace %s since %v", p.Halts, namespace, since)
 		}
 	}
-	if diff := cmp.Diff(p.Halts, Promote(r, p.Halts, all, promotionNow.Add(365*day)).Halts); diff != "" {
-		t.Errorf("halts do not last (-now +in a year):\n%s", diff)
-	}
+	assert.Equal(t, "halts in a year", p.Halts, Promote(r, p.Halts, all, promotionNow.Add(365*day)).Halts)
 	for _, c := range all {
 		if c.Harmed.After(r.Resumed) {
 			r.Resumed = c.Harmed

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 // untidyScaler has everything that users and other programs add to a scaler of policy shop/old.
@@ -59,18 +59,12 @@ func TestAPolicyTakesAScalerOverAndKeepsWhatIsNotItsOwn(t *testing.T) {
 		s.Spec = v1beta1.VerticalScalerSpec{DeploymentName: "web", Scaling: *policy.Rules.Template.DeepCopy()}
 		s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend
 	})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Desired() (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(untidyScaler(), before); diff != "" {
-		t.Errorf("the scaler that was read was modified:\n%s", diff)
-	}
+	assert.Equal(t, "Desired()", want, got)
+	assert.Equal(t, "the scaler that was read", untidyScaler(), before)
 	if !policy.Controls(got) || !policy.IsUpToDate(got) || !IsGenerated(got) {
 		t.Error("what the policy wants is not up to date")
 	}
-	if diff := cmp.Diff(got, policy.Desired(got)); diff != "" {
-		t.Errorf("Desired() twice:\n%s", diff)
-	}
+	assert.Equal(t, "Desired() twice", got, policy.Desired(got))
 	// The scaler has its own copy.
 	*got.Spec.UpdatePolicy.TolerancePercent = 99
 	if *policy.Rules.Template.UpdatePolicy.TolerancePercent != 7 {
@@ -158,15 +152,11 @@ func TestAReleasedScalerBelongsToItsUsers(t *testing.T) {
 		s.Labels = map[string]string{"team": "web"}
 		s.OwnerReferences = []metav1.OwnerReference{s.OwnerReferences[0], s.OwnerReferences[2]}
 	})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Released() (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "Released()", want, got)
 	if IsGenerated(got) || !IsGenerated(s) {
 		t.Errorf("generated: %t before, %t after", IsGenerated(s), IsGenerated(got))
 	}
-	if diff := cmp.Diff(untidyScaler(), s); diff != "" {
-		t.Errorf("the scaler that was read was modified:\n%s", diff)
-	}
+	assert.Equal(t, "the scaler that was read", untidyScaler(), s)
 }
 
 func TestWhichScalersAreReleased(t *testing.T) {

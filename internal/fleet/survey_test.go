@@ -16,6 +16,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 func amounts(cpuMillis, memoryMiB int64) quantity.Amounts {
@@ -97,16 +98,12 @@ func TestASurveyCountsWhatAPolicyDoes(t *testing.T) {
 		{Reason: "ScalersRejected", Count: 1, Examples: []string{"shop/rejected"}, Message: "quota"},
 		{Reason: "SystemNamespace", Count: 1, Examples: []string{"shop/dns"}},
 	}
-	if diff := cmp.Diff(skipped, survey.Skipped); diff != "" {
-		t.Errorf("skipped (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "skipped", skipped, survey.Skipped)
 	states := []v1beta1.PolicyCount{
 		{Reason: "Applied", Count: 5, Examples: []string{"shop/a", "shop/b", "shop/c"}},
 		{Reason: "Unknown", Count: 1, Examples: []string{"shop/new"}},
 	}
-	if diff := cmp.Diff(states, survey.States); diff != "" {
-		t.Errorf("states (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "states", states, survey.States)
 	if got := *survey.Summary(3); got.Deployments != "6/11" || got.Promoted != "3/6" {
 		t.Errorf("summary %+v", got)
 	}
@@ -134,9 +131,7 @@ func TestASurveyCountsScalersWhoseNewPodsAreNotSized(t *testing.T) {
 		{Reason: "AdmissionUnavailable", Count: 2, Examples: []string{"shop/a", "shop/b"}, Message: "not installed"},
 		{Reason: "NodeCapacity", Count: 1, Examples: []string{"shop/big"}, Message: "no node has 9 cores"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("unsized new pods (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "unsized new pods", want, got)
 }
 
 // The promotion sees each scaler of the policy. It does not promote one that is paused, suspended, or about to be deleted.

@@ -13,6 +13,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 func TestPoliciesHaveSeriesOfTheirOwn(t *testing.T) {
@@ -49,9 +50,8 @@ verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_
 verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_namespace="",stage="verifying"} 20
 verticalscaler_policy_scalers{kind="ClusterScalingPolicy",policy="fleet",policy_namespace="",stage="waiting"} 156
 `
-	if err := testutil.GatherAndCompare(ctrlmetrics.Registry, strings.NewReader(want), "verticalscaler_policy_deployments", "verticalscaler_policy_action_required", "verticalscaler_policy_scalers"); err != nil {
-		t.Error(err)
-	}
+	names := []string{"verticalscaler_policy_deployments", "verticalscaler_policy_action_required", "verticalscaler_policy_scalers"}
+	must.Succeed(t, testutil.GatherAndCompare(ctrlmetrics.Registry, strings.NewReader(want), names...))
 	ForgetPolicy(teamPolicy)
 	if n := policySeries(); n != SeriesPerPolicy {
 		t.Errorf("a policy has %d series, want %d", n, SeriesPerPolicy)

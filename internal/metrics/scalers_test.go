@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 const gibi = int64(1) << 30
@@ -94,9 +95,7 @@ verticalscaler_status{reason="DeploymentNotFound",scaler="typo",target_namespace
 	names := []string{
 		"verticalscaler_changes_total", "verticalscaler_container_request", "verticalscaler_saved", "verticalscaler_stalled", "verticalscaler_status",
 	}
-	if err := testutil.CollectAndCompare(scalers(Full), strings.NewReader(want), names...); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, testutil.CollectAndCompare(scalers(Full), strings.NewReader(want), names...))
 }
 
 func TestNamespacesHaveSums(t *testing.T) {
@@ -118,9 +117,7 @@ verticalscaler_status{reason="Resizing",scaler="",target_namespace="shop"} 1
 verticalscaler_status{reason="DeploymentNotFound",scaler="",target_namespace="ops"} 1
 `
 	names := []string{"verticalscaler_pods", "verticalscaler_saved", "verticalscaler_status", "verticalscaler_container_request"}
-	if err := testutil.CollectAndCompare(scalers(Aggregated), strings.NewReader(want), names...); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, testutil.CollectAndCompare(scalers(Aggregated), strings.NewReader(want), names...))
 }
 
 // Prometheus takes a falling counter for a restarted one, and would count the rest once more: an
@@ -136,9 +133,7 @@ verticalscaler_reverts_total{cause="OtherWriter",scaler="",target_namespace="sho
 verticalscaler_reverts_total{cause="Regression",scaler="",target_namespace="ops"} 0
 verticalscaler_reverts_total{cause="Regression",scaler="",target_namespace="shop"} 0
 `
-	if err := testutil.CollectAndCompare(s, strings.NewReader(want), "verticalscaler_reverts_total"); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, testutil.CollectAndCompare(s, strings.NewReader(want), "verticalscaler_reverts_total"))
 	s.Forget(key("shop", "web"))
 	s.Record(key("shop", "web"), State{Reason: "Learning"}, nil)
 	if got := testutil.CollectAndCount(s, "verticalscaler_reverts_total"); got != 4 {
@@ -220,9 +215,7 @@ func TestManagersShareTheEndpoint(t *testing.T) {
 # TYPE verticalscaler_pods gauge
 verticalscaler_pods{scaler="web",target_namespace="shop"} 5
 `
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "verticalscaler_pods"); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "verticalscaler_pods"))
 		stopSecond()
 		synctest.Wait()
 		if got, err := testutil.GatherAndCount(registry, "verticalscaler_pods"); err != nil || got != 0 {

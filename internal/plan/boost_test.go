@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -266,9 +266,7 @@ func TestNoteStarts(t *testing.T) {
 		h.Add(usage.Sample{Time: noon, CPUMillis: 200, LimitFactor: 2, CPULimitMillis: 200, Starting: true}, history.DefaultParams())
 		w := given(tc.change)
 		plan.NoteStarts(w.policy, w.situation, history.Histories{"app": h})
-		if diff := cmp.Diff(tc.want, w.policy.Containers["app"].Boost); diff != "" {
-			t.Errorf("%s: (-want +got):\n%s", name, diff)
-		}
+		assert.Equal(t, name, tc.want, w.policy.Containers["app"].Boost)
 	}
 }
 

@@ -23,6 +23,12 @@ func rec(target, lower, upper quantity.Amounts) recommend.Container {
 	return recommend.Container{Name: "app", Target: target, LowerBound: lower, UpperBound: upper, Uncapped: target}
 }
 
+// withOOMFloor is a recommendation after an OOM kill, which shows that usage needs that many MiB.
+func withOOMFloor(floor int64, r recommend.Container) recommend.Container {
+	r.OOMFloor, r.Uncapped.MemoryBytes = floor*mebi, max(floor*mebi, r.Uncapped.MemoryBytes)
+	return r
+}
+
 func TestWhetherAnythingIsDone(t *testing.T) {
 	rule := rulesOf(t)
 	rule("Off recommends only, and forgets what was decided", given(decidedBefore(), func(w *world) { w.policy.Mode = "Recommend" }),
@@ -105,29 +111,17 @@ func TestWhatIsDecided(t *testing.T) {
 		"decides app 200m 400Mi (LowerBound) · resizes web-1 to app 200m 400Mi of 400m 800Mi · Resizing · 0/2 changing")
 	rule("An OOM kill does not wait for the cooldown, nor for the tolerance",
 		given(onlyMemory, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
-			func(w *world) {
-				r := rec(amounts(0, 260), amounts(0, 200), amounts(0, 400))
-				r.OOMFloor = 260 * mebi
-				w.situation.Recommendations = []recommend.Container{r}
-			}),
+			recommends(withOOMFloor(260, rec(amounts(0, 260), amounts(0, 200), amounts(0, 400))))),
 		"decides app - 260Mi (OOMKill) · resizes web-1 to app 200m 260Mi of 400m 520Mi · Resizing · 0/2 changing")
 	rule("An OOM floor above maxAllowed is reached as far as is allowed, and then left",
 		given(onlyMemory, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
 			policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 256) }),
-			func(w *world) {
-				r := rec(amounts(0, 256), amounts(0, 256), amounts(0, 256))
-				r.OOMFloor, r.Uncapped = 900*mebi, amounts(0, 900)
-				w.situation.Recommendations = []recommend.Container{r}
-			}),
+			recommends(withOOMFloor(900, rec(amounts(0, 256), amounts(0, 256), amounts(0, 256))))),
 		"keeps app - 256Mi · Applied · 2/2 applied")
 	rule("A maxAllowed below what is requested is no OOM kill, however high the floor",
 		given(onlyMemory, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
 			policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 200) }),
-			func(w *world) {
-				r := rec(amounts(0, 200), amounts(0, 200), amounts(0, 200))
-				r.OOMFloor, r.Uncapped = 900*mebi, amounts(0, 900)
-				w.situation.Recommendations = []recommend.Container{r}
-			}),
+			recommends(withOOMFloor(900, rec(amounts(0, 200), amounts(0, 200), amounts(0, 200))))),
 		"decides app - 200Mi (Bounds) · resizes web-1 to app 200m 200Mi of 400m 512Mi · Resizing · 0/2 changing")
 	rule("A minAllowed above what is requested is applied at once",
 		given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(205, 0) })),

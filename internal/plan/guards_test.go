@@ -38,9 +38,7 @@ func (c cell) recommendation() recommend.Container {
 	case "much more":
 		return recommended("app")
 	case "more after an OOM kill":
-		killed := rec(amounts(100, 256), amounts(50, 192), amounts(200, 384))
-		killed.OOMFloor = 256 * mebi
-		return killed
+		return withOOMFloor(256, rec(amounts(100, 256), amounts(50, 192), amounts(200, 384)))
 	case "a little less":
 		return rec(amounts(60, 80), amounts(40, 60), amounts(120, 160))
 	}

@@ -162,11 +162,7 @@ func TestStepLimit(t *testing.T) {
 		given(decidedCPU(), raise, pods(pod("web-1", sized("app", amounts(350, 256), amounts(700, 512)))), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(350, 0) }), cpuOf(400, 350, 500)),
 		"keeps app 350m - · InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last change · 1/1 applied, again in 4m0s")
 	rule("An OOM kill goes all the way",
-		given(raise, pods(pod("web-1", large())), decidedBefore(recently), func(w *world) {
-			r := rec(amounts(200, 1024), amounts(150, 800), amounts(300, 2048))
-			r.OOMFloor = 700 * mebi
-			w.situation.Recommendations = []recommend.Container{r}
-		}),
+		given(raise, pods(pod("web-1", large())), decidedBefore(recently), recommends(withOOMFloor(700, rec(amounts(200, 1024), amounts(150, 800), amounts(300, 2048))))),
 		"decides app 200m 1024Mi (OOMKill) · resizes web-1 to app 200m 1024Mi of 400m 2048Mi · Resizing · 0/1 changing")
 	rule("Where nothing is requested, there is nothing that a step is a share of",
 		given(raise, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), template(sized("app", amounts(0, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(0, 128), amounts(0, 0)))), cpuOf(400, 150, 500)),

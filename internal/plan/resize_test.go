@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -303,17 +303,12 @@ func TestOfWhatIsContestedTheAPIServerIsAsked(t *testing.T) {
 	contested := func(d *plan.Decision) { d.Reverts = 2 }
 	inPlace := given(decidedBefore(contested), pods(pod("web-1", large()), pod("web-2", small()))).next(noon).Contest
 	want := &plan.Contest{Pods: map[string][]plan.Size{"web-2": {{Container: "app", Resources: large().Resources}}}}
-	if diff := cmp.Diff(want, inPlace); diff != "" {
-		t.Errorf("in place (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "in place", want, inPlace)
 	want.Template = []plan.Size{{Container: "app", Resources: large().Resources}}
-	if diff := cmp.Diff(want, given(orRollout, appTakenOver(), decidedBefore(contested), pods(pod("web-1", large()), pod("web-2", small()))).next(noon).Contest); diff != "" {
-		t.Errorf("in place, or else by rollout (-want +got):\n%s", diff)
-	}
+	orElse := given(orRollout, appTakenOver(), decidedBefore(contested), pods(pod("web-1", large()), pod("web-2", small()))).next(noon).Contest
+	assert.Equal(t, "in place, or else by rollout", want, orElse)
 	want.Pods = nil
-	if diff := cmp.Diff(want, given(rollout, appTakenOver(), decidedBefore(contested)).next(noon).Contest); diff != "" {
-		t.Errorf("rollout (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "rollout", want, given(rollout, appTakenOver(), decidedBefore(contested)).next(noon).Contest)
 	if c := given(decidedBefore()).next(noon).Contest; c != nil {
 		t.Errorf("asked for what is not contested: %+v", c)
 	}

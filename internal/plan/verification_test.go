@@ -16,6 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -128,9 +129,7 @@ func TestWhatIsLoweredIsTriedFirst(t *testing.T) {
 				if p := w.pass(noon.Add(after), false); p.Verdict.RequeueAfter != watchedFor-after {
 					t.Errorf("after %s: look again in %s", after, p.Verdict.RequeueAfter)
 				}
-				if diff := cmp.Diff(before.Decision, w.situation.Decision); diff != "" {
-					t.Errorf("after %s the status changes: %s", after, diff)
-				}
+				assert.Equal(t, fmt.Sprintf("the status after %s", after), before.Decision, w.situation.Decision)
 			}
 			later := noon.Add(watchedFor)
 			w.settle(t, later)
@@ -264,9 +263,7 @@ func TestTheFloorOfAKillIsNotFoughtAgainst(t *testing.T) {
 	w.settle(t, noon)
 	now := noon.Add(time.Minute)
 	w.change1("web-00", killed(now))
-	needs := rec(amounts(50, 200), amounts(40, 150), amounts(60, 220))
-	needs.OOMFloor = 160 * mebi
-	recommends(needs)(w)
+	recommends(withOOMFloor(160, rec(amounts(50, 200), amounts(40, 150), amounts(60, 220))))(w)
 	w.settle(t, now)
 	if got := w.situation.Decision; got.Reason != "OOMKill" || got.Requests["app"] != amounts(100, 200) || got.Verification != nil {
 		t.Errorf("decided %+v", got)

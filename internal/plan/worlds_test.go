@@ -17,6 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // TestFoundWorlds brings worlds to rest in which an earlier or mutated planner breaks a promise.
@@ -95,9 +96,7 @@ func (w world) encoded(t *testing.T) []byte {
 func decodedWorld(t *testing.T, text []byte) world {
 	t.Helper()
 	var decoded worldText
-	if err := json.Unmarshal(text, &decoded, format); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &decoded, format))
 	w := world{decoded.Situation, decoded.Policy, decoded.surroundings}
 	w.parseWindows()
 	return w

@@ -16,6 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -248,9 +249,7 @@ func TestFor(t *testing.T) {
 				return
 			}
 			tc.want.Name = "app"
-			if diff := cmp.Diff(*tc.want, got); diff != "" {
-				t.Errorf("For() (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "For()", *tc.want, got)
 		})
 	}
 }
@@ -515,9 +514,7 @@ func TestSamplesOfTheSameMomentMayComeInAnyOrder(t *testing.T) {
 	}
 	a, _ := For("app", &inOrder, policy, nil, params)
 	b, _ := For("app", &shuffled, policy, nil, params)
-	if diff := cmp.Diff(a, b); diff != "" {
-		t.Errorf("the order matters (-in order +shuffled):\n%s", diff)
-	}
+	assert.Equal(t, "another order", a, b)
 }
 
 // check returns the promise that an answer breaks, if any.

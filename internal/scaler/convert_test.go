@@ -20,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -191,9 +192,7 @@ func TestSizesOfNewPodsAreReportedInOrder(t *testing.T) {
 		{ContainerName: "app", Requests: APIAmounts(amounts(200, 256)), Limits: APIAmounts(amounts(400, 512)), StartupRequests: APIAmounts(amounts(300, 0)), StartupLimits: APIAmounts(amounts(600, 0))},
 		{ContainerName: "log", Requests: APIAmounts(amounts(0, 64))},
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("APINewPods() (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "APINewPods()", want, got)
 	back := NewPods(got)
 	if len(back.Sizes) != 2 || back.Sizes[0].Limits != amounts(400, 512) || !back.EffectiveSince.Equal(newest) || back.IneffectiveOnPod != "web-1" ||
 		len(back.Starts) != 1 || back.Starts[0].Limits != amounts(600, 0) {

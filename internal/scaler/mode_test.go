@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -48,9 +48,7 @@ func TestWhatEachModeMayChange(t *testing.T) {
 				t.Errorf("UnknownMode() = %q, %t", unknown, ok)
 			}
 			got := rights{Resizes: ResizesPods(spec), Evicts: EvictsPods(spec), SizesNewPods: SizesNewPods(spec), WritesTemplate: WritesTemplate(spec)}
-			if diff := cmp.Diff(tc.may, got); diff != "" {
-				t.Errorf("rights (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "rights", tc.may, got)
 		})
 	}
 }

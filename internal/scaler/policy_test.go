@@ -19,6 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -163,24 +164,18 @@ func TestPlanPolicy(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := PlanPolicy(tc.scaler, workload.Deployment{Containers: []workload.Container{{Name: "app"}, {Name: "log"}}})
-			if diff := cmp.Diff(tc.want, got, cmp.Comparer(func(a, b window.Window) bool { return reflect.DeepEqual(a, b) })); diff != "" {
-				t.Errorf("PlanPolicy() (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "PlanPolicy()", tc.want, got, cmp.Comparer(func(a, b window.Window) bool { return reflect.DeepEqual(a, b) }))
 		})
 	}
 }
 
 func TestRecommendPolicy(t *testing.T) {
 	got := RecommendPolicy(&checkout().Spec, "app")
-	if diff := cmp.Diff(recommend.Policy{Profile: "Balanced", CPU: true, Memory: true}, got); diff != "" {
-		t.Errorf("by default (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "by default", recommend.Policy{Profile: "Balanced", CPU: true, Memory: true}, got)
 	got = RecommendPolicy(&checkout(func(s *v1beta1.VerticalScaler) {
 		s.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: "Safe", SafetyMarginPercent: ptr.To[int32](7)}
 	}, policies(v1beta1.ContainerPolicy{ContainerName: "app", ControlledResources: []v1beta1.ControlledResource{"cpu"}, MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("1"))}})).Spec, "app")
-	if diff := cmp.Diff(recommend.Policy{Profile: "Safe", MarginPercent: 7, CPU: true, MaxAllowed: amounts(1000, 0)}, got); diff != "" {
-		t.Errorf("as specified (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "as specified", recommend.Policy{Profile: "Safe", MarginPercent: 7, CPU: true, MaxAllowed: amounts(1000, 0)}, got)
 }
 
 // A container whose limit is its request cannot use more than that, so its bound narrows later.
@@ -244,9 +239,7 @@ func TestStartupBoost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := PlanPolicy(tc.scaler, workload.Deployment{Containers: []workload.Container{{Name: "app"}}}).Containers["app"].Boost
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("boost (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "boost", tc.want, got)
 			pod := workload.Pod{ReadyChanged: noon, Runs: []workload.Run{{Container: "app", Since: noon}}}
 			if got := StartsWithBoost(&tc.scaler.Spec, pod, "app", noon.Add(time.Minute)); got != tc.starts {
 				t.Errorf("StartsWithBoost() = %t", got)

@@ -217,6 +217,14 @@ func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 	}
 }
 
+// Writes is WritesSince, for a test.
+func (e *Env) Writes(t testing.TB, mark AuditMark, agent string) []Write {
+	t.Helper()
+	writes, err := e.WritesSince(mark, agent)
+	must.Succeed(t, err)
+	return writes
+}
+
 // Root is the root of the source tree: the closest parent folder with a go.mod.
 func Root() string {
 	dir, err := os.Getwd()

@@ -220,10 +220,6 @@ func (e *Env) RunOperator(t testing.TB, a *Account, c operatorconfig.Operator, o
 		}
 		return nil
 	})
-	t.Cleanup(func() {
-		if err := o.stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Succeed(t, o.stop()) })
 	return o
 }

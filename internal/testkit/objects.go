@@ -15,8 +15,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
@@ -39,6 +41,24 @@ func (e *Env) Namespace(t testing.TB) string {
 		t.Fatalf("creating a namespace: %v", err)
 	}
 	return namespace.Name
+}
+
+// Create creates objects for the test.
+func (e *Env) Create(t testing.TB, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		must.Succeed(t, e.Client.Create(t.Context(), o))
+	}
+}
+
+// Remains describes an object that still exists; "" if it does not, or if its kind does not.
+func (e *Env) Remains(t testing.TB, o client.Object) string {
+	t.Helper()
+	err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return ""
+	}
+	return fmt.Sprintf("%T %s is still there: %v", o, client.ObjectKeyFromObject(o), err)
 }
 
 // Node makes sure that a node exists: without it, the API server refuses to bind or to
@@ -190,6 +210,14 @@ func Eventually(t testing.TB, within time.Duration, f func() string) {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// MessageOf is the message of an error, or "".
+func MessageOf(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // FreeAddress is process.FreeAddress, for a test.

@@ -50,11 +50,7 @@ func (e *Env) StartOperator(t testing.TB, c operatorconfig.Operator, source coll
 	t.Helper()
 	o, err := e.Operate(t.Name(), c, source, namespaces...)
 	must.Succeed(t, err)
-	t.Cleanup(func() {
-		if err := o.stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Succeed(t, o.stop()) })
 	return o
 }
 

@@ -6,7 +6,6 @@ package workload_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -84,9 +84,7 @@ func TestReadQuotas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, all := workload.ReadQuotas([]corev1.ResourceQuota{tc.quota})
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("ReadQuotas() (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "ReadQuotas()", tc.want, got)
 			if all == tc.part {
 				t.Errorf("all are judged: %t", all)
 			}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -71,9 +71,7 @@ func TestReadLimitRanges(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // in both orders
-				if diff := cmp.Diff(tc.want, workload.ReadLimitRanges(tc.ranges)); diff != "" {
-					t.Errorf("ReadLimitRanges() (-want +got):\n%s", diff)
-				}
+				assert.Equal(t, "ReadLimitRanges()", tc.want, workload.ReadLimitRanges(tc.ranges))
 				slices.Reverse(tc.ranges)
 			}
 		})

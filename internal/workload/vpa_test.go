@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -73,9 +73,7 @@ func TestSizedBy(t *testing.T) {
 				must.Succeed(t, json.Unmarshal([]byte(text), &spec))
 				vpas = append(vpas, workload.ReadVPA("shop", name, spec))
 			}
-			if diff := cmp.Diff(tc.want, workload.SizedBy(vpas, deployment)); diff != "" {
-				t.Errorf("SizedBy() (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "SizedBy()", tc.want, workload.SizedBy(vpas, deployment))
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -67,9 +67,7 @@ func TestReadDeployment(t *testing.T) {
 		Containers: []workload.Container{{Name: "app", Resources: workload.Resources{Requests: amounts(100, 128*mebi), Limits: amounts(200, 0)}}},
 		Others:     []workload.Container{{Name: "init", Resources: workload.Resources{Requests: amounts(1000, 1024*mebi)}}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("ReadDeployment() (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "ReadDeployment()", want, got)
 }
 
 func TestRollingOut(t *testing.T) {
@@ -167,9 +165,7 @@ func TestReadPod(t *testing.T) {
 		Kills: []workload.OOMKill{{Container: "proxy", At: noon.Add(-time.Minute), Termination: 1, HitBytes: 64 * mebi}},
 		Exits: []workload.Exit{{Container: "proxy", At: noon.Add(-time.Minute), OOMKilled: true}},
 	}
-	if diff := cmp.Diff(want, workload.ReadPod(pod, true)); diff != "" {
-		t.Errorf("ReadPod() (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "ReadPod()", want, workload.ReadPod(pod, true))
 }
 
 func TestWhenAPodGotItsNode(t *testing.T) {
@@ -273,9 +269,7 @@ func TestResize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, conditions := range [][]corev1.PodCondition{tc.conditions, reversed(tc.conditions)} {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: 4}, Status: corev1.PodStatus{Conditions: conditions}}
-				if diff := cmp.Diff(tc.want, workload.ReadPod(pod, true).Resize); diff != "" {
-					t.Errorf("Resize (-want +got):\n%s", diff)
-				}
+				assert.Equal(t, "Resize", tc.want, workload.ReadPod(pod, true).Resize)
 			}
 		})
 	}
@@ -386,9 +380,7 @@ func TestOOMKills(t *testing.T) {
 				Spec:   corev1.PodSpec{Containers: []corev1.Container{declared("app", list("", "128Mi"), tc.limits)}},
 				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{tc.status}},
 			}
-			if diff := cmp.Diff(tc.want, workload.ReadPod(pod, true).Kills); diff != "" {
-				t.Errorf("Kills (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "Kills", tc.want, workload.ReadPod(pod, true).Kills)
 		})
 	}
 }
@@ -423,9 +415,7 @@ func TestTheSizeThatWasHit(t *testing.T) {
 				pod.ManagedFields = []metav1.ManagedFieldsEntry{{Subresource: "resize", Time: ptr.To(metav1.NewTime(noon.Add(tc.resized).Truncate(time.Second)))}}
 			}
 			want := []workload.OOMKill{{Container: "app", At: noon, Termination: 1, HitBytes: tc.wantMiB * mebi}}
-			if diff := cmp.Diff(want, workload.ReadPod(pod, true).Kills); diff != "" {
-				t.Errorf("Kills (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "Kills", want, workload.ReadPod(pod, true).Kills)
 		})
 	}
 }
@@ -448,12 +438,8 @@ func TestExitsAndBackOff(t *testing.T) {
 		},
 	}}, true)
 	exits := []workload.Exit{{Container: "app", At: last}, {Container: "app", At: first, OOMKilled: true}}
-	if diff := cmp.Diff(exits, pod.Exits); diff != "" {
-		t.Errorf("Exits (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"log"}, pod.BackingOff); diff != "" {
-		t.Errorf("BackingOff (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "Exits", exits, pod.Exits)
+	assert.Equal(t, "BackingOff", []string{"log"}, pod.BackingOff)
 	if !pod.Unready.Equal(last) {
 		t.Errorf("Unready = %s", pod.Unready)
 	}

@@ -40,7 +40,8 @@ func TestWhatAStolenTokenCreatesWithoutAnOwnerIsCollected(t *testing.T) {
 	d.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: v1beta1.GroupVersion.String(), Kind: "ScaledDeployment", Name: "gone", UID: "00000000-0000-0000-0000-000000000000", Controller: ptr.To(true),
 	}}
-	w.eventually(func() string { return messageOf(thief.Create(t.Context(), d.DeepCopy())) }) // The API server learns of the first one with a delay.
+	// The API server learns of the first one with a delay.
+	w.eventually(func() string { return testkit.MessageOf(thief.Create(t.Context(), d.DeepCopy())) })
 	w.gone(d)
 	w.eventually(func() string {
 		var pods corev1.PodList

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -78,7 +79,7 @@ func (w *fixture) backdate(name string, age time.Duration, which func(corev1.Pod
 				c.LastTransitionTime = metav1.NewTime(time.Now().Add(-age))
 			}
 		}
-		return messageOf(env.Client.Status().Update(w.Context(), pod))
+		return testkit.MessageOf(env.Client.Status().Update(w.Context(), pod))
 	})
 }
 

@@ -64,7 +64,7 @@ func newFixture(t *testing.T, options ...func(*operatorconfig.Operator)) *fixtur
 		}
 	})
 	w.eventually(func() string { // pods need the service account
-		return messageOf(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{}))
+		return testkit.MessageOf(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{}))
 	})
 	w.began = env.Mark()
 	w.start()
@@ -166,7 +166,7 @@ func (w *fixture) change(name, manager string, f func(*appsv1.Deployment)) {
 		if err != nil && !apierrors.IsConflict(err) {
 			w.Fatal(err)
 		}
-		return messageOf(err)
+		return testkit.MessageOf(err)
 	})
 }
 
@@ -174,10 +174,8 @@ func (w *fixture) change(name, manager string, f func(*appsv1.Deployment)) {
 func (w *fixture) writes(since testkit.AuditMark) []testkit.Write {
 	w.Helper()
 	env.NeedAudit(w.t)
-	all, err := env.WritesSince(since, w.operator.Agent)
-	must.Succeed(w, err)
 	var out []testkit.Write
-	for _, write := range all {
+	for _, write := range env.Writes(w, since, w.operator.Agent) {
 		if write.UserAgent == w.operator.Agent && write.Namespace == w.Namespace && write.Resource != "events" {
 			out = append(out, write)
 		}
@@ -211,26 +209,10 @@ func (w *fixture) noted(uid types.UID, reason string, words ...string) {
 	})
 }
 
-func messageOf(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
 // gone waits until the object does not exist.
 func (w *fixture) gone(obj client.Object) {
 	w.Helper()
-	w.eventually(func() string {
-		err := env.Client.Get(w.Context(), client.ObjectKeyFromObject(obj), obj)
-		if apierrors.IsNotFound(err) {
-			return ""
-		}
-		if err != nil {
-			return err.Error()
-		}
-		return fmt.Sprintf("%T %s is still there", obj, obj.GetName())
-	})
+	w.eventually(func() string { return env.Remains(w, obj) })
 }
 
 // podUsage is a usage source in which all pods of a Deployment have the same usage, including

@@ -14,10 +14,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -138,7 +138,5 @@ func TestPrometheusChecksTheServerThatItSendsATokenTo(t *testing.T) {
 			"ca":         map[string]any{"secret": map[string]any{"name": "verticalscaler-metrics-tls", "key": "ca.crt"}},
 		},
 	}}
-	if diff := cmp.Diff(want, endpoints); diff != "" {
-		t.Errorf("endpoints (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "endpoints", want, endpoints)
 }

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -40,11 +41,7 @@ func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
 			if got := alert.Annotations["runbook_url"]; got != want {
 				t.Errorf("%s leads to %s, want %s", alert.Alert, got, want)
 			}
-			for _, part := range []string{"**Meaning:**", "**Impact:**", "**Diagnosis:**", "**Mitigation:**"} {
-				if !strings.Contains(sections[alert.Alert], part) {
-					t.Errorf("the runbook has no section %s, or it lacks %s", alert.Alert, part)
-				}
-			}
+			assert.Contains(t, "the runbook's section "+alert.Alert, sections[alert.Alert], "**Meaning:**", "**Impact:**", "**Diagnosis:**", "**Mitigation:**")
 			if alert.Annotations["summary"] == "" || alert.Annotations["description"] == "" || alert.Labels["severity"] == "" {
 				t.Errorf("%s lacks a summary, a description or a severity", alert.Alert)
 			}

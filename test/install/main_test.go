@@ -19,8 +19,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -181,7 +179,7 @@ func newNamespace(t *testing.T) *world.World {
 		testkit.Eventually(t, soon, f)
 	}})
 	w.Until(func() string {
-		return messageOf(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{}))
+		return testkit.MessageOf(env.Client.Get(t.Context(), w.Key("default"), &corev1.ServiceAccount{}))
 	})
 	return w
 }
@@ -214,7 +212,9 @@ func owned(w *world.World, name string, mode v1beta1.UpdateMode) workload {
 // isSized waits until the pods have the decided size, which covers their usage.
 func (w workload) isSized() {
 	w.Helper()
-	w.Until(func() string { return messageOf(w.Client.Get(w.Context(), w.Key(w.name), &v1beta1.VerticalScaler{})) })
+	w.Until(func() string {
+		return testkit.MessageOf(w.Client.Get(w.Context(), w.Key(w.name), &v1beta1.VerticalScaler{}))
+	})
 	w.Until(func() string {
 		if requests := w.Sized(w.name); requests.Cpu().Cmp(used) < 0 {
 			return fmt.Sprintf("the pods of %s have %s of CPU", w.name, requests.Cpu())
@@ -250,21 +250,5 @@ func (w workload) pods() (uids []string) {
 // gone waits until the object does not exist.
 func gone(t *testing.T, obj client.Object) {
 	t.Helper()
-	testkit.Eventually(t, soon, func() string {
-		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
-		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-			return ""
-		}
-		if err != nil {
-			return err.Error()
-		}
-		return fmt.Sprintf("%T %s is still there", obj, obj.GetName())
-	})
-}
-
-func messageOf(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
+	testkit.Eventually(t, soon, func() string { return env.Remains(t, obj) })
 }

@@ -32,11 +32,7 @@ func TestTheScraperMayOnlyReadMetrics(t *testing.T) {
 	if _, err := envtest.InstallCRDs(env.Config, prometheusOperator); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := envtest.UninstallCRDs(env.Config, prometheusOperator); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Succeed(t, envtest.UninstallCRDs(env.Config, prometheusOperator)) }()
 	mustRun(t, "kubectl apply -f dist/monitoring.yaml")
 	defer func() { mustRun(t, "kubectl delete --ignore-not-found -f dist/monitoring.yaml") }()
 	var secret corev1.Secret

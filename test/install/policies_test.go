@@ -96,9 +96,7 @@ func TestPoliciesAreDeletedFirst(t *testing.T) {
 	policy.Spec.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: w.Namespace}
 	policy.Spec.Rollout.Start = v1beta1.UpdateModeRollout
 	policy.Spec.Template.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeRollout, CooldownSeconds: ptr.To(int32(0))}
-	for _, o := range []client.Object{policy, d} {
-		must.Succeed(t, env.Client.Create(t.Context(), o))
-	}
+	env.Create(t, policy, d)
 	testkit.Eventually(t, soon, func() string {
 		err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: w.name}, &v1beta1.VerticalScaler{})
 		if err == nil {

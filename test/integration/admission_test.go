@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -46,14 +46,12 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 			"refused/5 app,2,128Mi,1,256Mi",
 		}, "\n") + "\n"},
 	}
-	create(t, sizes)
+	env.Create(t, sizes)
 	second := &v1beta1.NewPodSizes{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1beta1.NewPodSizesName + "-2"},
 		Spec:       v1beta1.NewPodSizesSpec{Deployments: "\nzebra/5 app,77m,77Mi,78m,78Mi\n"},
 	}
-	create(t, second)
-	create(t, admission.Policy())
-	create(t, admission.Binding())
+	env.Create(t, second, admission.Policy(), admission.Binding())
 	t.Cleanup(func() {
 		for _, object := range []client.Object{admission.Policy(), admission.Binding()} {
 			if err := env.Client.Delete(context.Background(), object); err != nil {
@@ -139,9 +137,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 			before := pod.DeepCopy()
 			got, err := tried(pod)
 			must.Succeed(t, err)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("resources (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "resources", tc.want, got)
 			for i, c := range before.Spec.Containers {
 				if got := pod.Spec.Containers[i]; got.Name != c.Name || got.Image != c.Image || len(got.Env) != len(c.Env) {
 					t.Errorf("more than resources has changed: %+v", got)
@@ -163,23 +159,17 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 	t.Run("a pod of another namespace", func(t *testing.T) {
 		got, err := tried(podOfSet(env.Namespace(t), "web", "web-5d4f8c"))
 		must.Succeed(t, err)
-		if diff := cmp.Diff("app "+template, got); diff != "" {
-			t.Errorf("resources (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "resources", "app "+template, got)
 	})
 	t.Run("the policy and its binding are stored as they are written", func(t *testing.T) {
 		policy, binding := admission.Policy(), admission.Binding()
 		for _, object := range []client.Object{policy, binding} {
 			must.Succeed(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 		}
-		if diff := cmp.Diff(admission.Policy().Spec, policy.Spec); diff != "" {
-			t.Errorf("policy (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "policy", admission.Policy().Spec, policy.Spec)
 		want := admission.Binding().Spec
 		want.MatchResources = binding.Spec.MatchResources // The API server's default, which matches all.
-		if diff := cmp.Diff(want, binding.Spec); diff != "" {
-			t.Errorf("binding (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "binding", want, binding.Spec)
 	})
 	t.Run("the longest names in the longest text", func(t *testing.T) {
 		long := strings.Repeat("d", 240)

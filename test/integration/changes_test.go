@@ -92,9 +92,7 @@ func podOf(name string) string { return name + "-5d4f8b-0" }
 // writesOf returns the operator's writes of these resources since the mark, by time.
 func writesOf(t *testing.T, mark testkit.AuditMark, agent string, resources ...string) (out []testkit.Write) {
 	t.Helper()
-	all, err := env.WritesSince(mark, agent)
-	must.Succeed(t, err)
-	for _, write := range all {
+	for _, write := range env.Writes(t, mark, agent) {
 		if slices.Contains(resources, write.Resource) {
 			out = append(out, write)
 		}
@@ -229,10 +227,5 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 // isForgotten waits until an object is gone.
 func isForgotten(t *testing.T, object client.Object) {
 	t.Helper()
-	testkit.Eventually(t, busy, func() string {
-		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("%T %s is still there: %v", object, object.GetName(), err)
-		}
-		return ""
-	})
+	testkit.Eventually(t, busy, func() string { return env.Remains(t, object) })
 }

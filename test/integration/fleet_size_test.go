@@ -59,7 +59,7 @@ func TestFleetOfFiveThousand(t *testing.T) {
 		}
 	}
 	for _, namespace := range namespaces {
-		createScaler(t, namespace, "by-hand", "web-0")
+		env.Create(t, testkit.Scaler(namespace, "by-hand", "web-0"))
 		wanted--
 	}
 	operator := fleetOperator(t)
@@ -67,33 +67,34 @@ func TestFleetOfFiveThousand(t *testing.T) {
 	policy := clusterPolicy(value, value)
 
 	start := time.Now()
-	create(t, policy)
+	env.Create(t, policy)
 	testkit.Eventually(t, onboarding, func() string { return isOnboarded(t, policy.Name, wanted) })
 	took := time.Since(start)
-	t.Logf("%d Deployments in %d namespaces are on-boarded after %.1f s; %d writes", wanted, fleetNamespaces, took.Seconds(), writesSince(t, mark, operator.Agent))
+	sent := len(env.Writes(t, mark, operator.Agent))
+	t.Logf("%d Deployments in %d namespaces are on-boarded after %.1f s; %d writes", wanted, fleetNamespaces, took.Seconds(), sent)
 
 	// Each scaler has been reconciled, and the last status of the policy is written.
 	testkit.Eventually(t, onboarding, func() string {
 		mark = env.Mark()
 		<-time.After(settling)
-		if n := writesSince(t, mark, operator.Agent); n > 0 {
+		if n := len(env.Writes(t, mark, operator.Agent)); n > 0 {
 			return fmt.Sprintf("%d writes in %s", n, settling)
 		}
 		return ""
 	})
 	mark = env.Mark()
 	<-time.After(quiet)
-	writes, err := env.WritesSince(mark, operator.Agent)
-	if err != nil || len(writes) > 0 {
-		t.Errorf("%d writes in a minute in which nothing changes, such as %v: %v", len(writes), writes[:min(len(writes), 3)], err)
+	writes := env.Writes(t, mark, operator.Agent)
+	if len(writes) > 0 {
+		t.Errorf("%d writes in a minute in which nothing changes, such as %v", len(writes), writes[:min(len(writes), 3)])
 	}
 	t.Logf("settled: %d writes in %s", len(writes), quiet)
 
 	// A change of one Deployment costs what that Deployment costs.
 	start = time.Now()
-	create(t, testkit.Deployment(namespaces[0], "late"))
+	env.Create(t, testkit.Deployment(namespaces[0], "late"))
 	testkit.Eventually(t, soon, func() string {
-		return errorText(env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespaces[0], Name: "late"}, &v1beta1.VerticalScaler{}))
+		return testkit.MessageOf(env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespaces[0], Name: "late"}, &v1beta1.VerticalScaler{}))
 	})
 	t.Logf("a new Deployment has its scaler after %d ms", time.Since(start).Milliseconds())
 	expectSmallStatus(t, policy.Name)
@@ -105,7 +106,7 @@ func TestFleetOfFiveThousand(t *testing.T) {
 	expectTolerance(t, policy.Name, wanted+1, 20)
 
 	mark, start = env.Mark(), time.Now()
-	deleteObject(t, policy)
+	remove(t, policy)
 	testkit.Eventually(t, onboarding, func() string { return isGone(t, policy.Name) })
 	t.Logf("deleting the policy has deleted all its scalers after %.1f s", time.Since(start).Seconds())
 	if writes := writesOf(t, mark, operator.Agent, "deployments", "pods", "pods/resize", "replicasets"); len(writes) > 0 {
@@ -178,13 +179,6 @@ func expectSmallStatus(t *testing.T, policy string) {
 	t.Logf("status: %+v", p.Status)
 }
 
-func writesSince(t *testing.T, mark testkit.AuditMark, agent string) int {
-	t.Helper()
-	writes, err := env.WritesSince(mark, agent)
-	must.Succeed(t, err)
-	return len(writes)
-}
-
 // removeAll deletes what the test has left: the API server is shared, and nothing deletes the objects of namespaces.
 func removeAll(t *testing.T, namespaces []string) {
 	t.Helper()
@@ -195,11 +189,4 @@ func removeAll(t *testing.T, namespaces []string) {
 			}
 		}
 	}
-}
-
-func errorText(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -92,16 +91,15 @@ func hasScalers(t *testing.T, what, namespace, want string) {
 func TestFleetFollowsWhatUsersDo(t *testing.T) {
 	value := strings.ToLower(env.Namespace(t))
 	namespace := fleetNamespace(t, value)
-	create(t, testkit.Deployment(namespace, "web"))
+	env.Create(t, testkit.Deployment(namespace, "web"))
 	fleetOperator(t)
 	policy := clusterPolicy(value, value, func(p *v1beta1.ClusterScalingPolicy) {
 		p.Spec.Exclude = &v1beta1.ClusterExclusions{DeploymentExclusions: v1beta1.DeploymentExclusions{Deployments: []string{"legacy"}}}
 	})
-	create(t, policy)
+	env.Create(t, policy)
 	hasScalers(t, "creating the policy", namespace, "web by "+value+" Recommend")
 
-	create(t, testkit.Deployment(namespace, "api"))
-	create(t, testkit.Deployment(namespace, "legacy"))
+	env.Create(t, testkit.Deployment(namespace, "api"), testkit.Deployment(namespace, "legacy"))
 	hasScalers(t, "creating a Deployment", namespace, "api by "+value+" Recommend, web by "+value+" Recommend")
 
 	web := types.NamespacedName{Namespace: namespace, Name: "web"}
@@ -132,23 +130,23 @@ func TestFleetFollowsWhatUsersDo(t *testing.T) {
 	patchObject(t, &v1beta1.ClusterScalingPolicy{}, types.NamespacedName{Name: value}, `{"spec":{"rollout":{"start":"InPlace"}}}`)
 	hasScalers(t, "editing the policy", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
-	createScaler(t, namespace, "mine", "api")
+	env.Create(t, testkit.Scaler(namespace, "mine", "api"))
 	hasScalers(t, "creating a scaler by hand", namespace, "mine by a user InPlace, web by a user Recommend")
-	deleteObject(t, testkit.Scaler(namespace, "mine", "api"))
+	remove(t, testkit.Scaler(namespace, "mine", "api"))
 	hasScalers(t, "deleting it", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
 	local := policyOf(namespace, "local")
-	create(t, local)
+	env.Create(t, local)
 	hasScalers(t, "creating a ScalingPolicy", namespace, "api by local Recommend, legacy by local Recommend, web by a user Recommend")
-	deleteObject(t, local)
+	remove(t, local)
 	hasScalers(t, "deleting it", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
-	deleteObject(t, testkit.Deployment(namespace, "api"))
+	remove(t, testkit.Deployment(namespace, "api"))
 	hasScalers(t, "deleting a Deployment", namespace, "web by a user Recommend")
-	create(t, testkit.Deployment(namespace, "api"))
+	env.Create(t, testkit.Deployment(namespace, "api"))
 	hasScalers(t, "creating it again", namespace, "api by "+value+" InPlace, web by a user Recommend")
 
-	deleteObject(t, policy)
+	remove(t, policy)
 	hasScalers(t, "deleting the policy", namespace, "web by a user Recommend")
 }
 
@@ -158,11 +156,4 @@ func patchObject(t *testing.T, object client.Object, key types.NamespacedName, p
 	object.SetNamespace(key.Namespace)
 	object.SetName(key.Name)
 	must.Succeed(t, env.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
-}
-
-func deleteObject(t *testing.T, object client.Object) {
-	t.Helper()
-	if err := env.Client.Delete(t.Context(), object); err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
-	}
 }

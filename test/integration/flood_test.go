@@ -103,28 +103,23 @@ func ownServer(t *testing.T) {
 	env = own
 	t.Cleanup(func() {
 		env = shared
-		if err := own.Stop(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, own.Stop())
 	})
 }
 
 // kill records an OOM kill of the only pod of a Deployment.
 func kill(t *testing.T, namespace, deployment string) {
 	t.Helper()
-	var pod corev1.Pod
-	must.Succeed(t, env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: podOf(deployment)}, &pod))
-	world.OOMKill(&pod, "app", metav1.Now())
-	must.Succeed(t, env.Client.Status().Update(t.Context(), &pod))
+	killed := pod(t, namespace, deployment)
+	world.OOMKill(killed, "app", metav1.Now())
+	must.Succeed(t, env.Client.Status().Update(t.Context(), killed))
 }
 
 // isRaised reports whether the only pod of a Deployment requests more memory than its template.
 func isRaised(t *testing.T, namespace, deployment string) bool {
 	t.Helper()
-	var pod corev1.Pod
-	must.Succeed(t, env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: podOf(deployment)}, &pod))
 	of := testkit.Container("app").Resources.Requests
-	return pod.Spec.Containers[0].Resources.Requests.Memory().Cmp(*of.Memory()) > 0
+	return pod(t, namespace, deployment).Spec.Containers[0].Resources.Requests.Memory().Cmp(*of.Memory()) > 0
 }
 
 // liveHeap is the live heap of the process: that of the operator, because the test keeps no large object.
@@ -160,7 +155,7 @@ func newFlood(t *testing.T) *flood {
 	must.Succeed(t, err)
 	roles, err := testkit.Decoded(text)
 	must.Succeed(t, err)
-	create(t, roles[0])
+	env.Create(t, roles[0])
 	// No controller aggregates the role edit here: this is its own part.
 	user, namespace := tenantOf(t, "system:aggregate-to-edit")
 	editor, edited := tenantOf(t, roles[0].GetName())
@@ -187,7 +182,7 @@ func tenantOf(t *testing.T, role string) (user client.Client, namespace string) 
 	t.Helper()
 	namespace = env.Namespace(t)
 	name := "user-of-" + namespace
-	create(t, &rbacv1.RoleBinding{
+	env.Create(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "user"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},

@@ -32,7 +32,7 @@ func TestQuotasCountPodsAsPredicted(t *testing.T) {
 	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "sandbox-"}, Handler: "sandbox", Overhead: &nodev1.Overhead{
 		PodFixed: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("25m"), corev1.ResourceMemory: resource.MustParse("33Mi")},
 	}}
-	must.Succeed(t, env.Client.Create(t.Context(), class))
+	env.Create(t, class)
 	t.Cleanup(func() { _ = env.Client.Delete(t.Context(), class) })
 	namespace := env.Namespace(t)
 	quota := enforcedQuota(t, namespace)
@@ -105,7 +105,7 @@ func enforcedQuota(t *testing.T, namespace string) *corev1.ResourceQuota {
 	for _, name := range []corev1.ResourceName{corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory} {
 		quota.Spec.Hard[name], used[name] = resource.MustParse("10Ti"), resource.MustParse("0")
 	}
-	must.Succeed(t, env.Client.Create(t.Context(), quota))
+	env.Create(t, quota)
 	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: used}
 	must.Succeed(t, env.Client.Status().Update(t.Context(), quota))
 	testkit.Eventually(t, busy, func() string {

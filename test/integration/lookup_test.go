@@ -42,21 +42,20 @@ func TestADeploymentFindsItsScaler(t *testing.T) {
 		return env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage(), namespace)
 	}
 	operator := start()
-	createScaler(t, namespace, "a", "web")
+	env.Create(t, testkit.Scaler(namespace, "a", "web"))
 	sees(t, namespace, "a", absent)
-	create(t, testkit.Deployment(namespace, "web"))
+	env.Create(t, testkit.Deployment(namespace, "web"))
 	sees(t, namespace, "a", present)
 	operator.Stop(t)
 	change(t, namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
-	createScaler(t, namespace, "api", "api")
-	create(t, testkit.Deployment(namespace, "api"))
+	env.Create(t, testkit.Scaler(namespace, "api", "api"), testkit.Deployment(namespace, "api"))
 	start()
 	sees(t, namespace, "a", present)
 	sees(t, namespace, "api", present)
 	remove(t, testkit.Deployment(namespace, "api"))
 	sees(t, namespace, "api", absent)
 
-	createScaler(t, namespace, "b", "web") // in the same second or later: second by name or age
+	env.Create(t, testkit.Scaler(namespace, "b", "web")) // in the same second or later: second by name or age
 	standsBack(t, namespace, "b", true)
 	remove(t, testkit.Scaler(namespace, "a", "web"))
 	standsBack(t, namespace, "b", false)
@@ -121,19 +120,9 @@ func allSeen(t *testing.T, namespace string) {
 	})
 }
 
-func create(t *testing.T, obj client.Object) {
-	t.Helper()
-	must.Succeed(t, env.Client.Create(t.Context(), obj))
-}
-
-func createScaler(t *testing.T, namespace, name, target string) {
-	t.Helper()
-	create(t, testkit.Scaler(namespace, name, target))
-}
-
 func remove(t *testing.T, obj client.Object) {
 	t.Helper()
-	must.Succeed(t, env.Client.Delete(t.Context(), obj, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	must.Succeed(t, client.IgnoreNotFound(env.Client.Delete(t.Context(), obj)))
 }
 
 func change(t *testing.T, namespace, name string, f func(*appsv1.Deployment)) {
@@ -163,10 +152,7 @@ func writeStatus(t *testing.T, namespace, name string, f func(*v1beta1.VerticalS
 	testkit.Eventually(t, soon, func() string {
 		s := scaler(t, namespace, name)
 		f(&s.Status)
-		if err := env.Client.Status().Update(t.Context(), s); err != nil {
-			return err.Error()
-		}
-		return ""
+		return testkit.MessageOf(env.Client.Status().Update(t.Context(), s))
 	})
 }
 

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,16 +31,15 @@ func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
 	c := testkit.OperatorConfig()
 	c.Metrics.BindAddress, c.Metrics.Secure = address, true
 	env.StartOperator(t, c, testkit.NewUsage(), namespace)
-	create(t, testkit.Deployment(namespace, "web"))
-	createScaler(t, namespace, "web", "web")
+	env.Create(t, testkit.Deployment(namespace, "web"), testkit.Scaler(namespace, "web", "web"))
 	sees(t, namespace, "web", present)
 
 	reader := token(t, namespace, "reader")
-	create(t, &rbacv1.ClusterRole{
+	env.Create(t, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "reads-metrics-" + namespace},
 		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
 	})
-	create(t, &rbacv1.ClusterRoleBinding{
+	env.Create(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "reads-metrics-" + namespace},
 		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "reads-metrics-" + namespace},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "reader"}},
@@ -121,11 +119,8 @@ func TestMetricsAreServedOverTLS(t *testing.T) {
 // token creates a ServiceAccount and returns a token for it.
 func token(t *testing.T, namespace, name string) string {
 	t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	create(t, account)
-	request := &authenticationv1.TokenRequest{}
-	must.Succeed(t, env.Client.SubResource("token").Create(t.Context(), account, request))
-	return request.Status.Token
+	env.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	return env.Account(t, namespace, name).Config.BearerToken
 }
 
 // get returns the code and the body of the answer, or 0 and the error.

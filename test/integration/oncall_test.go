@@ -48,7 +48,7 @@ func TestOnCallFromTheNameOfAPod(t *testing.T) {
 	hasMemory := func(want string) {
 		t.Helper()
 		testkit.Eventually(t, busy, func() string {
-			status := pod(t, namespace).Status.ContainerStatuses[0]
+			status := pod(t, namespace, "web").Status.ContainerStatuses[0]
 			if got := status.Resources.Requests.Memory().String(); got != want {
 				return "the pod has " + got
 			}
@@ -56,7 +56,7 @@ func TestOnCallFromTheNameOfAPod(t *testing.T) {
 		})
 	}
 	hasMemory("100Mi")
-	killed := pod(t, namespace)
+	killed := pod(t, namespace, "web")
 	killed.Status.ContainerStatuses[0].RestartCount = 1
 	killed.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
 		ExitCode: 137, Reason: "OOMKilled", StartedAt: metav1.NewTime(time.Now().Add(-time.Minute)), FinishedAt: metav1.NewTime(time.Now().Add(time.Minute)), // surely after the resize
@@ -93,10 +93,11 @@ var runTimes = regexp.MustCompile(`(\d+(\.\d+)?(d|h|m|s|ms))+ ago|for (\d+(d|h|m
 // padding aligns them.
 var padding = regexp.MustCompile(`(?m)^ +TIME`)
 
-func pod(t *testing.T, namespace string) *corev1.Pod {
+// pod is the only pod of a Deployment.
+func pod(t *testing.T, namespace, deployment string) *corev1.Pod {
 	t.Helper()
 	out := &corev1.Pod{}
-	must.Succeed(t, env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: podOf("web")}, out))
+	must.Succeed(t, env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: podOf(deployment)}, out))
 	return out
 }
 

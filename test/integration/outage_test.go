@@ -37,26 +37,21 @@ func TestADeletionDuringABrokenWatchIsSeen(t *testing.T) {
 	env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage(), namespace, fleet)
 
 	// A scaler whose Deployment will be deleted, and one that waits behind another one.
-	create(t, testkit.Deployment(namespace, "web"))
-	create(t, testkit.Deployment(namespace, "shared"))
-	createScaler(t, namespace, "web", "web")
-	createScaler(t, namespace, "first", "shared")
+	env.Create(t, testkit.Deployment(namespace, "web"), testkit.Deployment(namespace, "shared"))
+	env.Create(t, testkit.Scaler(namespace, "web", "web"))
+	env.Create(t, testkit.Scaler(namespace, "first", "shared"))
 	sees(t, namespace, "first", present)
-	createScaler(t, namespace, "second", "shared")
+	env.Create(t, testkit.Scaler(namespace, "second", "shared"))
 	sees(t, namespace, "web", present)
 	reports(t, namespace, "second", "False", v1beta1.ReasonConflict)
 	// An owner whose Deployment and scaler will be deleted, and one whose name is taken.
-	create(t, testkit.Deployment(namespace, "taken"))
-	create(t, ownerOf(namespace, "owned"))
-	create(t, ownerOf(namespace, "taken"))
+	env.Create(t, testkit.Deployment(namespace, "taken"), ownerOf(namespace, "owned"), ownerOf(namespace, "taken"))
 	owned, scaled := hasObjects(t, namespace, "owned", "", "")
 	testkit.Eventually(t, soon, func() string {
 		return ownerReports(t, namespace, "taken", v1beta1.ConditionStalled, v1beta1.ReasonNotControlled)
 	})
 	// A policy whose scaler has no Deployment any longer.
-	create(t, testkit.Deployment(fleet, "kept"))
-	create(t, testkit.Deployment(fleet, "fleet"))
-	create(t, policyOf(fleet, "all"))
+	env.Create(t, testkit.Deployment(fleet, "kept"), testkit.Deployment(fleet, "fleet"), policyOf(fleet, "all"))
 	hasScalers(t, "creating a policy", fleet, "fleet by all Recommend, kept by all Recommend")
 
 	broken.begin(t)

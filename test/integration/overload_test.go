@@ -24,8 +24,7 @@ import (
 // An operator that starts in an overload of the API server waits in its process, and then serves its scalers.
 func TestAnOperatorStartsInAnOverload(t *testing.T) {
 	namespace := env.Namespace(t)
-	create(t, testkit.Deployment(namespace, "web"))
-	createScaler(t, namespace, "web", "web")
+	env.Create(t, testkit.Deployment(namespace, "web"), testkit.Scaler(namespace, "web", "web"))
 	server := &overloaded{}
 	restConfig := rest.CopyConfig(env.Config)
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {

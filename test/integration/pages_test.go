@@ -77,10 +77,10 @@ func TestCommandsOfTheHelpPages(t *testing.T) {
 			must.Succeed(t, scaled(t.Context(), namespace, "web", mode))
 			use.Set(namespace, podOf("web"), "app", 300, 240<<20)
 		}
-		deleteObject(t, testkit.Scaler(byPolicy, "web", "web"))
+		remove(t, testkit.Scaler(byPolicy, "web", "web"))
 		of := value + strings.ToLower(string(mode))
 		patchObject(t, &corev1.Namespace{}, client.ObjectKey{Name: byPolicy}, `{"metadata":{"labels":{"`+sizing+`":"`+of+`"}}}`)
-		create(t, clusterPolicy(of, of, func(p *v1beta1.ClusterScalingPolicy) {
+		env.Create(t, clusterPolicy(of, of, func(p *v1beta1.ClusterScalingPolicy) {
 			p.Spec.Template.UpdatePolicy.UpdateMode, p.Spec.Rollout.Start = mode, mode
 		}))
 	}

@@ -179,7 +179,7 @@ func recommend(t *testing.T, namespace, deployment string, containers ...string)
 	t.Helper()
 	s := testkit.Scaler(namespace, deployment, deployment)
 	s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend
-	create(t, s)
+	env.Create(t, s)
 	writeStatus(t, namespace, deployment, func(status *v1beta1.VerticalScalerStatus) {
 		status.Annotations = map[string]string{v1beta1.ClaimAnnotation: namespace + "/" + deployment}
 		cpu, memory := resource.MustParse("300m"), resource.MustParse("700Mi")

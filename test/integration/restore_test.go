@@ -38,11 +38,7 @@ func followsARestoredEtcd(t *testing.T, elects bool) {
 	t.Helper()
 	own, err := testkit.Start()
 	must.Succeed(t, err)
-	t.Cleanup(func() {
-		if err := own.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Succeed(t, own.Stop()) })
 	namespace := own.Namespace(t)
 	web := testkit.Deployment(namespace, "web")
 	web.Spec.Replicas = ptr.To(int32(1))
@@ -74,10 +70,7 @@ func followsARestoredEtcd(t *testing.T, elects bool) {
 			scaler.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
 				ContainerName: "*", MinAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse(cpu))},
 			}}}
-			if err := own.Client.Update(t.Context(), scaler); err != nil {
-				return err.Error()
-			}
-			return ""
+			return testkit.MessageOf(own.Client.Update(t.Context(), scaler))
 		})
 	}
 	has := func(cpu string) {
@@ -123,9 +116,7 @@ func followsARestoredEtcd(t *testing.T, elects bool) {
 	asksFor("900m")
 	has("900m")
 	for _, agent := range []string{first.Agent, second.Agent} {
-		writes, err := own.WritesSince(mark, agent)
-		must.Succeed(t, err)
-		for _, write := range writes {
+		for _, write := range own.Writes(t, mark, agent) {
 			if elects && write.Resource != "leases" && write.Code >= 400 {
 				t.Errorf("refused after the restore: %s", write)
 			}

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -399,9 +399,7 @@ func TestDefaults(t *testing.T) {
 			t.Run(kind+" "+spec, func(t *testing.T) {
 				created := objectWith(t, kind, namespace, spec)
 				must.Succeed(t, env.Client.Create(t.Context(), created, client.DryRunAll))
-				if diff := cmp.Diff(fromYAML(t, want), created.Object["spec"]); diff != "" {
-					t.Errorf("spec (-want +got):\n%s", diff)
-				}
+				assert.Equal(t, "spec", fromYAML(t, want), created.Object["spec"])
 				if observed, _, _ := unstructured.NestedInt64(created.Object, "status", "observedGeneration"); observed != -1 {
 					t.Errorf("the status is %v", created.Object["status"])
 				}
@@ -471,7 +469,7 @@ func TestTheSelectorStays(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			owner := objectWith(t, "ScaledDeployment", env.Namespace(t), `{template: `+aTemplate+`, selector: `+tc.before+`}`)
-			must.Succeed(t, env.Client.Create(t.Context(), owner))
+			env.Create(t, owner)
 			setField(t, owner, fromYAML(t, `{template: `+aTemplate+`, replicas: 5, deploymentName: other, selector: `+tc.after+`}`), "spec")
 			if err := env.Client.Update(t.Context(), owner, client.DryRunAll); err != nil || tc.want != (refusal{}) {
 				refusedWith(t, err, tc.want)
@@ -522,7 +520,7 @@ func TestScalerStatus(t *testing.T) {
 		return `{recommendation: {containerRecommendations: [{containerName: c, ` + fields + `}]}}`
 	}
 	scaler := scalerWith(t, env.Namespace(t), `{deploymentName: web}`)
-	must.Succeed(t, env.Client.Create(t.Context(), scaler))
+	env.Create(t, scaler)
 	for _, tc := range []struct{ status, field, why string }{
 		// TestTheLargestScalerIsStored has the rest.
 		{`{conditions: ` + list(16, condition) + `, summary: {cpu: 500m->310m, memory: 640Mi, pods: 6/6}, target: {uid: u, generation: 1, replicas: 0, updatedReplicas: 0},
@@ -593,9 +591,7 @@ func TestTheLargestScalerIsStored(t *testing.T) {
 		decision: {time: "2026-03-01T12:00:00Z", reason: ScaleUp, containers: [%s]},
 		originalResources: {deploymentName: web, uid: u, containers: [%s]}}`,
 		strings.Join(recommendations, ", "), strings.Join(history, ", "), strings.Join(decided, ", "), strings.Join(held, ", "))), "status")
-	if err := env.Client.Status().Update(t.Context(), scaler); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, env.Client.Status().Update(t.Context(), scaler))
 }
 
 func TestScalersAreSelectedByFields(t *testing.T) {
@@ -603,7 +599,7 @@ func TestScalersAreSelectedByFields(t *testing.T) {
 	for name, spec := range map[string]string{"a": "deploymentName: web", "b": "deploymentName: api, updatePolicy: {updateMode: Recommend}", "c": "deploymentName: web"} {
 		scaler := scalerWith(t, namespace, `{`+spec+`}`)
 		scaler.SetName(name)
-		must.Succeed(t, env.Client.Create(t.Context(), scaler))
+		env.Create(t, scaler)
 	}
 	for selector, want := range map[string][]string{
 		"spec.deploymentName=web":                {"a", "c"},
@@ -620,9 +616,7 @@ func TestScalersAreSelectedByFields(t *testing.T) {
 				got = append(got, scalers.Items[i].Name)
 			}
 			slices.Sort(got)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("selected (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "selected", want, got)
 		})
 	}
 }
@@ -638,9 +632,7 @@ func TestTheLargestCheckpointIsStored(t *testing.T) {
 			ContainerName: fmt.Sprintf("c%062d", i), Version: 1, Data: make([]byte, 8<<10),
 		})
 	}
-	if err := env.Client.Create(t.Context(), checkpoint); err != nil {
-		t.Error(err)
-	}
+	env.Create(t, checkpoint)
 }
 
 // verdictOn creates the object in a dry run, and compares the API server's verdict. An

@@ -87,7 +87,7 @@ func TestADeferredResizeGoesThrough(t *testing.T) {
 	}
 	filler.Spec.Containers[0].Args = []string{"-memory=1"}
 	filler.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: reserved}}
-	create(t, filler)
+	env.Create(t, filler)
 	testkit.Eventually(t, long, func() string {
 		must.Succeed(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(filler), filler))
 		if filler.Status.Phase != corev1.PodRunning {
@@ -124,7 +124,7 @@ func TestMoreThanTheNodeHasIsRequestedOnce(t *testing.T) {
 		}},
 	}
 	larger.Status.Capacity = larger.Status.Allocatable
-	create(t, larger)
+	env.Create(t, larger)
 	t.Cleanup(func() {
 		if err := env.Client.Delete(context.Background(), larger); err != nil {
 			t.Errorf("deleting the node: %v", err)

@@ -50,8 +50,8 @@ func stage(t *testing.T, edit func(*appsv1.Deployment), spec v1beta1.Scaling) sc
 	}
 	spec.UpdatePolicy.CooldownSeconds, spec.UpdatePolicy.VerificationSeconds = ptr.To(int32(0)), ptr.To(int32(0))
 	spec.UpdatePolicy.NewPods = cmp.Or(spec.UpdatePolicy.NewPods, v1beta1.NewPodsAsTemplate)
-	create(t, d)
-	create(t, &v1beta1.VerticalScaler{
+	env.Create(t, d)
+	env.Create(t, &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: d.Name, Scaling: spec},
 	})
@@ -67,11 +67,6 @@ func stage(t *testing.T, edit func(*appsv1.Deployment), spec v1beta1.Scaling) sc
 		return ""
 	})
 	return s
-}
-
-func create(t *testing.T, obj client.Object) {
-	t.Helper()
-	must.Succeed(t, env.Client.Create(t.Context(), obj))
 }
 
 // pin returns a policy with fixed requests, so that the decision does not depend on usage. Limits follow both ways, so that a test

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
@@ -161,7 +162,7 @@ func (c *catalog) serve(t *testing.T, bundles ...bundle) {
 	c.restart(t, dir)
 	source := object("operators.coreos.com/v1alpha1", "CatalogSource", olmNamespace, c.name)
 	source.Object["spec"] = map[string]any{"sourceType": "grpc", "address": c.address, "displayName": c.name}
-	create(t, source)
+	env.Create(t, source)
 }
 
 // update publishes a new edition of the catalog, as a registry does for a tag.
@@ -234,8 +235,8 @@ func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured
 // namespaced creates a namespace and waits until pods can be created in it.
 func namespaced(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
-	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	env.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	eventually(t, func() string {
-		return messageOf(env.Client.Get(t.Context(), key(name, "default"), &corev1.ServiceAccount{}))
+		return testkit.MessageOf(env.Client.Get(t.Context(), key(name, "default"), &corev1.ServiceAccount{}))
 	})
 }

@@ -113,7 +113,7 @@ func (i *installation) prepare(t *testing.T) {
 	if len(i.targets) > 0 {
 		set(group.Object, anys(i.targets), "spec", "targetNamespaces")
 	}
-	create(t, group)
+	env.Create(t, group)
 	t.Cleanup(func() { i.remove(t) })
 }
 
@@ -126,7 +126,7 @@ func (i *installation) subscribe(t *testing.T) {
 		"name": packageName, "channel": channel, "source": store.name, "sourceNamespace": olmNamespace,
 		"installPlanApproval": "Automatic",
 	}
-	create(t, subscription)
+	env.Create(t, subscription)
 }
 
 // succeeds waits until the ClusterServiceVersion of the bundle is Succeeded.

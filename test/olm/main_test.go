@@ -22,11 +22,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
@@ -189,17 +187,4 @@ func eventually(t *testing.T, f func() string) {
 		node.check(t)
 		return f()
 	})
-}
-
-// said is the text of an error, or "".
-func messageOf(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
-func create(t *testing.T, obj client.Object) {
-	t.Helper()
-	must.Succeed(t, env.Client.Create(t.Context(), obj))
 }

@@ -6,18 +6,16 @@
 package olm
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -76,7 +74,7 @@ func allNamespaces(t *testing.T) {
 	must.Succeed(t, env.Client.Delete(t.Context(), space(t, shop).Scaler("ledger")))
 	restored(t, shop, "ledger")
 	must.Succeed(t, env.Client.Delete(t.Context(), space(t, shop).Owner("orders")))
-	eventually(t, func() string { return missing(t, shop, "orders", &appsv1.Deployment{}) })
+	eventually(t, func() string { return env.Remains(t, testkit.Deployment(shop, "orders")) })
 	i.isAllowed(t)
 }
 
@@ -84,13 +82,7 @@ func allNamespaces(t *testing.T) {
 // its original values.
 func restored(t *testing.T, namespace, name string) {
 	t.Helper()
-	eventually(t, func() string {
-		err := env.Client.Get(t.Context(), key(namespace, name), &v1beta1.VerticalScaler{})
-		if !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("scaler %s/%s is still there: %v", namespace, name, err)
-		}
-		return ""
-	})
+	eventually(t, func() string { return env.Remains(t, testkit.Scaler(namespace, name, "")) })
 	if cpu := space(t, namespace).Deployment(name).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "100m" {
 		t.Errorf("the template of %s/%s requests %s CPU, not the 100m that were there before", namespace, name, cpu)
 	}
@@ -124,7 +116,7 @@ func withinOnly(t *testing.T, name, namespace string, targets ...string) {
 		if s := space(t, in).Scaler(name); s.Status.ObservedGeneration != -1 || len(s.Status.Annotations) > 0 || len(s.Status.Conditions) > 0 {
 			t.Errorf("scaler %s/%s, where the operator has no business, has the status %+v", in, name, s.Status)
 		}
-		if o := space(t, in).Owner(name + "-owned"); o.Status.ObservedGeneration != -1 || missing(t, in, o.Name, &appsv1.Deployment{}) != "" {
+		if o := space(t, in).Owner(name + "-owned"); o.Status.ObservedGeneration != -1 || env.Remains(t, testkit.Deployment(in, o.Name)) != "" {
 			t.Errorf("ScaledDeployment %s/%s, where the operator has no business, has the status %+v", in, o.Name, o.Status)
 		}
 		for _, pod := range space(t, in).Pods(name) {

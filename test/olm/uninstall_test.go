@@ -11,13 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -53,7 +53,7 @@ func uninstall(t *testing.T) {
 	// Then, the owned objects of a ScaledDeployment are released, once the CRDs are old enough for that.
 	env.AwaitGarbageCollector(t, soon, testkit.Scaler("", "", "probe"))
 	i.run(t, "kubectl delete scaleddeployments --all --all-namespaces --cascade=orphan")
-	if left := missing(t, at, "orders", &v1beta1.ScaledDeployment{}); left != "" {
+	if left := env.Remains(t, space(t, at).NewOwner("orders")); left != "" {
 		t.Error(left)
 	}
 	for _, o := range []client.Object{space(t, at).Deployment("orders"), space(t, at).Scaler("orders")} {
@@ -61,9 +61,7 @@ func uninstall(t *testing.T) {
 			t.Errorf("%T orders still has an owner, or is being deleted: %+v", o, o.GetOwnerReferences())
 		}
 	}
-	if diff := cmp.Diff(kept, fingerprint(t, at)); diff != "" {
-		t.Errorf("deleting a ScaledDeployment alone changes workloads (-before +after):\n%s", diff)
-	}
+	assert.Equal(t, "workloads after the deletion of a ScaledDeployment alone", kept, fingerprint(t, at))
 	t.Log("the Deployment and the scaler of a ScaledDeployment are kept when it is deleted with orphan propagation")
 
 	// A scaler with original values is deleted first, or switched to Recommend.
@@ -108,15 +106,11 @@ func uninstall(t *testing.T) {
 		}
 		return ""
 	})
-	if diff := cmp.Diff(before, fingerprint(t, at)); diff != "" {
-		t.Errorf("uninstalling changes workloads (-before +after):\n%s", diff)
-	}
+	assert.Equal(t, "workloads after the uninstallation", before, fingerprint(t, at))
 	t.Log("the CRDs are deleted with all scalers; workloads are unchanged")
 	i.run(t, "kubectl delete clusterrole verticalscaler-viewer verticalscaler-editor verticalscaler-resizer verticalscaler-metrics-reader")
 	i.run(t, "kubectl delete priorityclass verticalscaler-operator")
-	if diff := cmp.Diff([]string{"Lease " + leaseName, "OperatorGroup group"}, leftovers(t, i.namespace)); diff != "" {
-		t.Errorf("what is left is not what docs/olm.md says (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "what is left is not what docs/olm.md says", []string{"Lease " + leaseName, "OperatorGroup group"}, leftovers(t, i.namespace))
 	i.run(t, "kubectl delete namespace verticalscaler-system")
 }
 

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -74,9 +74,7 @@ func upgrade(t *testing.T) {
 	if now := checkpoint(t, at, "web"); now.UID != learned.UID || len(now.Spec.Containers) != len(learned.Spec.Containers) {
 		t.Errorf("the checkpoint is another one after the upgrade: %+v, before %+v", now, learned)
 	}
-	if diff := cmp.Diff(workloadsBefore, fingerprint(t, at)); diff != "" {
-		t.Errorf("the upgrade changes workloads (-before +after):\n%s", diff)
-	}
+	assert.Equal(t, "workloads after the upgrade", workloadsBefore, fingerprint(t, at))
 	revertsDrift(t, at, "orders")
 	if strings.Contains(i.configuration(t), "# Ours.") {
 		t.Error("the upgrade has left the configuration alone; docs/olm.md says that it is replaced")
@@ -141,9 +139,7 @@ func checkpoint(t *testing.T, namespace, name string) *v1beta1.VerticalScalerChe
 func isKept(t *testing.T, before *v1beta1.VerticalScaler) {
 	t.Helper()
 	after := space(t, before.Namespace).Scaler(before.Name)
-	if diff := cmp.Diff(kept(before), kept(after)); diff != "" {
-		t.Errorf("scaler %s has lost something by the upgrade (-before +after):\n%s", before.Name, diff)
-	}
+	assert.Equal(t, "after the upgrade, scaler "+before.Name, kept(before), kept(after))
 }
 
 // kept is the state of a scaler that an upgrade must preserve.

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -62,9 +62,7 @@ func TestVersion1(t *testing.T) {
 		"v0.1.0", "v"+released(t).version)
 	eventually(t, func() string { return i.hasLookedAt(t, at, "web") })
 	isKept(t, before)
-	if diff := cmp.Diff(workload, fingerprint(t, at)); diff != "" {
-		t.Errorf("the upgrade changes workloads (-before +after):\n%s", diff)
-	}
+	assert.Equal(t, "workloads after the upgrade", workload, fingerprint(t, at))
 	i.isAllowed(t)
 
 	listed(t.Context(), t)
@@ -78,9 +76,7 @@ func TestVersion1(t *testing.T) {
 			return ""
 		})
 	}
-	if diff := cmp.Diff(workload, fingerprint(t, at)); diff != "" {
-		t.Errorf("the removal changes workloads (-before +after):\n%s", diff)
-	}
+	assert.Equal(t, "workloads after the removal", workload, fingerprint(t, at))
 	i.run(t, "kubectl delete --ignore-not-found -f "+downloads+"olm-v1.yaml")
 }
 

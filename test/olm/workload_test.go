@@ -12,7 +12,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +39,7 @@ func deploy(t *testing.T, namespace, name string, replicas int32) {
 		corev1.ResourceCPU: resource.MustParse("400m"), corev1.ResourceMemory: resource.MustParse("512Mi"),
 	}
 	d.Spec.Template.Annotations = map[string]string{usesCPU: "340m", usesMemory: "300Mi"}
-	create(t, d)
+	env.Create(t, d)
 }
 
 // enough is the maxAllowed of the tests' scalers. It is less than the recommendation for 340m of usage.
@@ -131,16 +130,6 @@ func ownedIn(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) {
 		o.Spec.Template.Annotations = map[string]string{usesCPU: "340m", usesMemory: "300Mi"}
 		o.Spec.Template.Spec.Containers[0].Resources.Limits = nil
 	}))
-}
-
-// missing returns a message while the object exists.
-func missing(t *testing.T, namespace, name string, object client.Object) string {
-	t.Helper()
-	err := env.Client.Get(t.Context(), key(namespace, name), object)
-	if apierrors.IsNotFound(err) {
-		return ""
-	}
-	return fmt.Sprintf("%T %s/%s is still there: %v", object, namespace, name, err)
 }
 
 // revertsDrift changes the number of replicas by hand, and waits until the operator reverts it.

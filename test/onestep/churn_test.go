@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,6 +25,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/held"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
@@ -117,7 +117,6 @@ func TestWhatIsDeletedIsForgotten(t *testing.T) {
 			before = held.Elements(w.Operator.Scalers, w.Operator.Owners, w.Operator.Sizes, w.Operator.Collector)
 		}
 	}
-	if diff := cmp.Diff(before, held.Elements(w.Operator.Scalers, w.Operator.Owners, w.Operator.Sizes, w.Operator.Collector)); diff != "" {
-		t.Errorf("after %d rounds (-second +last):\n%s", rounds, diff)
-	}
+	after := held.Elements(w.Operator.Scalers, w.Operator.Owners, w.Operator.Sizes, w.Operator.Collector)
+	assert.Equal(t, fmt.Sprintf("after %d rounds", rounds), before, after)
 }

@@ -12,12 +12,10 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/realprometheus"
 )
 
@@ -28,8 +26,8 @@ func TestDashboardsHaveNoEmptyPanel(t *testing.T) {
 	w.config.Metrics.BindAddress, w.config.Metrics.Secure = testkit.FreeAddress(t), false
 	w.config.Prometheus.Address = newWay(t, w.namespace, nil).URL // days of usage, for a recommendation
 	w.scale()
-	create(t, testkit.Scaler(w.namespace, "typo", "wbe"))
-	create(t, &v1beta1.ScalingPolicy{ // A user sizes its only Deployment.
+	env.Create(t, testkit.Scaler(w.namespace, "typo", "wbe"))
+	env.Create(t, &v1beta1.ScalingPolicy{ // A user sizes its only Deployment.
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "all"},
 		Spec:       v1beta1.ScalingPolicySpec{PolicyRules: v1beta1.PolicyRules{Priority: 1}},
 	})
@@ -83,9 +81,4 @@ func TestDashboardsHaveNoEmptyPanel(t *testing.T) {
 		}
 		return ""
 	})
-}
-
-func create(t *testing.T, o client.Object) {
-	t.Helper()
-	must.Succeed(t, env.Client.Create(t.Context(), o))
 }

@@ -278,11 +278,11 @@ func newFixture(t *testing.T) *fixture {
 func (w *fixture) scale() {
 	w.Helper()
 	d := testkit.Deployment(w.namespace, "web")
-	must.Succeed(w, env.Client.Create(w.Context(), d))
+	env.Create(w, d)
 	pod, err := env.Run(w.Context(), d)
 	must.Succeed(w, err)
 	w.usage.Set(w.namespace, pod.Name, "app", 100, 100*mebi)
-	must.Succeed(w, env.Client.Create(w.Context(), testkit.Scaler(w.namespace, "web", "web")))
+	env.Create(w, testkit.Scaler(w.namespace, "web", "web"))
 }
 
 // recommends waits for a recommendation based on at least that much observed time, and

@@ -104,11 +104,7 @@ func runOwn(t *testing.T, bundle string) v1alpha3.TestStatus {
 	ctrl.SetLogger(logr.Discard())
 	env, err := testkit.StartCluster()
 	must.Succeed(t, err)
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Succeed(t, env.Stop()) })
 	must.Succeed(t, env.Install(t.Context()))
 	content, err := os.ReadFile(filepath.Join(testkit.Root(), "config", "manager", "config.yaml"))
 	must.Succeed(t, err)

@@ -112,11 +112,7 @@ func (w *fixture) deny(group, resource, expression, message string, operations .
 	}
 	for _, object := range []client.Object{policy, binding} {
 		w.Add(object)
-		w.Cleanup(func() {
-			if err := client.IgnoreNotFound(env.Client.Delete(context.Background(), object)); err != nil {
-				w.Error(err)
-			}
-		})
+		w.Cleanup(func() { must.Succeed(w, client.IgnoreNotFound(env.Client.Delete(context.Background(), object))) })
 	}
 }
 
@@ -126,11 +122,7 @@ func TestInitialWithAndWithoutItsPolicy(t *testing.T) {
 		must.Succeed(t, client.IgnoreNotFound(env.Client.Delete(t.Context(), object)))
 	}
 	install := func() error { return env.InstallComponents(context.Background(), "new-pods") }
-	t.Cleanup(func() {
-		if err := install(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Succeed(t, install()) })
 	w := newServed(t)
 	for _, name := range []string{"web", "api"} {
 		w.deploy(name)

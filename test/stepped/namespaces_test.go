@@ -390,9 +390,9 @@ func (i *install) worksWithin() {
 		i.Errorf("a scaler of another namespace says %+v", s.Status)
 	}
 	operator.Stop(i.T)
-	writes, err := env.WritesSince(mark, operator.Agent)
-	if err != nil || len(writes) == 0 {
-		i.Fatalf("%d writes, %v", len(writes), err)
+	writes := env.Writes(i.T, mark, operator.Agent)
+	if len(writes) == 0 {
+		i.Fatal("no writes")
 	}
 	for _, write := range writes {
 		if !slices.Contains(append(slices.Clone(i.watched), i.system, ""), write.Namespace) {

@@ -226,9 +226,7 @@ func TestAnApplyThatIsNotForcedIsRefusedAndNamesTheOperator(t *testing.T) {
 		t.Errorf("applied again: %v", err)
 	}
 	// A manifest without resources does not remove them: they belong to the operator.
-	if err := apply(w.manifest(withoutResources)); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, apply(w.manifest(withoutResources)))
 	w.Minutes(10)
 	if again := w.Sized("web"); !again.Cpu().Equal(*requests.Cpu()) {
 		t.Errorf("cpu is %s, not %s", again.Cpu(), requests.Cpu())

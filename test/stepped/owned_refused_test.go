@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
@@ -91,9 +91,7 @@ func TestAForeignDeploymentIsLeftAlone(t *testing.T) {
 			if n := w.notesOf(owner.UID, "Refused"); len(n) != 1 || !strings.HasPrefix(n[0], "NotControlled: "+what) {
 				t.Errorf("events: %q", n)
 			}
-			if diff := cmp.Diff(before, w.Deployment(name)); diff != "" {
-				t.Errorf("the Deployment (-before +now):\n%s", diff)
-			}
+			assert.Equal(t, "the Deployment", before, w.Deployment(name))
 			for _, write := range w.writes(mark) {
 				if write.Name == name && !strings.HasPrefix(write.Resource, "scaleddeployments") {
 					t.Errorf("written: %s", write)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
@@ -118,9 +118,7 @@ func TestDriftIsReverted(t *testing.T) {
 		if now.Labels[ownerLabel] != name || now.Annotations[appliedStamp] != before.Annotations[appliedStamp] {
 			t.Errorf("%s: labels %v, annotations %v", name, now.Labels, now.Annotations)
 		}
-		if diff := cmp.Diff(before.Spec, now.Spec); diff != "" {
-			t.Errorf("%s: the Deployment (-before +now):\n%s", name, diff)
-		}
+		assert.Equal(t, "the Deployment "+name, before.Spec, now.Spec)
 		notes := w.notesOf(w.Owner(name).UID, "Updated")
 		if want := []string{"Updated Deployment " + name}; tc.quiet && len(notes) > 0 || !tc.quiet && !slices.Equal(notes, want) {
 			t.Errorf("%s: events: %q", name, notes)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -23,6 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
@@ -59,11 +59,7 @@ func (p plugin) does(command string, words ...string) {
 	if code != 0 || errOut != "" {
 		p.Fatalf("%s: exit code %d: %s", command, code, errOut)
 	}
-	for _, word := range words {
-		if !strings.Contains(out, word) {
-			p.Errorf("%s does not print %q:\n%s", command, word, out)
-		}
-	}
+	assert.Contains(p, command, out, words...)
 }
 
 // apart describes the pods of the Deployment whose container app does not have these requests applied; empty if all have
@@ -181,9 +177,7 @@ func TestThePluginChangesAScaledDeployment(t *testing.T) {
 	}
 	p.does("rollback sdeploy/web --to=original", "100m (maxAllowed)", "128Mi (maxAllowed)", what+"rolled back")
 	w.remain("web", "100m", "128Mi")
-	if diff := cmp.Diff(scaling().Spec.Scaling.ResourcePolicy, w.Scaler("web").Spec.ResourcePolicy); diff != "" {
-		t.Errorf("the scaler does not have the policy of its ScaledDeployment (-ScaledDeployment +scaler):\n%s", diff)
-	}
+	assert.Equal(t, "the policy of the scaler, from its ScaledDeployment", scaling().Spec.Scaling.ResourcePolicy, w.Scaler("web").Spec.ResourcePolicy)
 
 	// While it is suspended, the end of the rollback changes nothing.
 	p.does("suspend deployment/web --dry-run", what+"suspended (server dry run)")

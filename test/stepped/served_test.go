@@ -24,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
@@ -150,12 +151,8 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 	if asked < restarts {
 		t.Error("the rejected request is not retried")
 	}
-	if diff := cmp.Diff(deployment, w.Deployment("rollout")); diff != "" {
-		t.Errorf("the Deployment (-before +now):\n%s", diff)
-	}
-	if diff := cmp.Diff(owner, w.Owner("rollout")); diff != "" {
-		t.Errorf("the owner (-before +now):\n%s", diff)
-	}
+	assert.Equal(t, "the Deployment", deployment, w.Deployment("rollout"))
+	assert.Equal(t, "the owner", owner, w.Owner("rollout"))
 }
 
 // The API server keeps the spelling of an amount. Equal amounts are equal, however they are spelled: of the template, of the pods, and
@@ -303,9 +300,7 @@ func TestARefusedTemplateIsReportedAndAffectsNoPods(t *testing.T) {
 		w.OwnerReports(name, "Stalled", "True", "Rejected", tc.words)
 		w.OwnerReports(name, "Ready", "False", "Rejected", tc.words)
 		w.OwnerReports(name, "Reconciling", "False", "OperatingNormally")
-		if diff := cmp.Diff(before[name].Spec, w.Deployment(name).Spec); diff != "" {
-			t.Errorf("%s: the Deployment (-before +now):\n%s", name, diff)
-		}
+		assert.Equal(t, "the Deployment "+name, before[name].Spec, w.Deployment(name).Spec)
 		if got := w.Owner(name).Status.AvailableReplicas; got != 3 {
 			t.Errorf("%s: the status counts %d pods, of the three that run", name, got)
 		}

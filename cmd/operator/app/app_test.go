@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -47,9 +47,7 @@ func TestNamespaces(t *testing.T) {
 				return
 			}
 			must.Succeed(t, err)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Namespaces(%q) (-want +got):\n%s", tc.watch, diff)
-			}
+			assert.Equal(t, "Namespaces()", tc.want, got)
 		})
 	}
 }
@@ -76,9 +74,7 @@ func TestManagerOptions(t *testing.T) {
 		} {
 			o := ManagerOptions(config.Default(), tc.scope)
 			got := slices.Sorted(maps.Keys(o.Cache.DefaultNamespaces))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: watched namespaces (-want +got):\n%s", name, diff)
-			}
+			assert.Equal(t, name+": watched namespaces", tc.want, got)
 			if o.LeaderElection != tc.leads {
 				t.Errorf("%s: leader election is %t", name, o.LeaderElection)
 			}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -103,9 +103,7 @@ func TestTheClassOfAHandler(t *testing.T) {
 	watched.Create(t.Context(), event.CreateEvent{Object: pod("1")}, &got)
 	watched.Update(t.Context(), event.UpdateEvent{ObjectOld: pod("1"), ObjectNew: pod("2")}, &got)
 	watched.Delete(t.Context(), event.DeleteEvent{Object: pod("2")}, &got)
-	if diff := cmp.Diff([]Class{Routine, Workload, Workload, Workload}, got.classes); diff != "" {
-		t.Errorf("classes of a listed, a created, an updated and a deleted object (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "classes of a listed, a created, an updated and a deleted object", []Class{Routine, Workload, Workload, Workload}, got.classes)
 }
 
 // A wait counts for the class in which the request is served, from when it may be served.

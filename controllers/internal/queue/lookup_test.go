@@ -11,12 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 func aPod(name, version string) *corev1.Pod {
@@ -58,9 +59,7 @@ func TestALookUpThatFailsIsRepeated(t *testing.T) {
 		}
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		if diff := cmp.Diff(map[string]Class{"web": Workload}, drained(q)); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "requests", map[string]Class{"web": Workload}, drained(q))
 		var delays []time.Duration
 		for i, at := range *asked {
 			delays = append(delays, at.Sub(append([]time.Time{start}, *asked...)[i]))
@@ -69,9 +68,7 @@ func TestALookUpThatFailsIsRepeated(t *testing.T) {
 			0, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond,
 			3200 * time.Millisecond, 6400 * time.Millisecond, 12800 * time.Millisecond, 25600 * time.Millisecond, 30 * time.Second,
 		}
-		if diff := cmp.Diff(want, delays); diff != "" {
-			t.Errorf("delays (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "delays", want, delays)
 	})
 }
 
@@ -88,15 +85,11 @@ func TestAFailureForOneOfTwoObjectsIsRepeated(t *testing.T) {
 			return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}, nil
 		})
 		h.Update(t.Context(), event.UpdateEvent{ObjectOld: aPod("old", "1"), ObjectNew: aPod("new", "2")}, q)
-		if diff := cmp.Diff(map[string]Class{"old": Edit}, drained(q)); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "requests", map[string]Class{"old": Edit}, drained(q))
 		fails.Store(false)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if diff := cmp.Diff(map[string]Class{"old": Edit, "new": Edit}, drained(q)); diff != "" {
-			t.Errorf("requests after the retry (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "requests after the retry", map[string]Class{"old": Edit, "new": Edit}, drained(q))
 	})
 }
 
@@ -105,7 +98,5 @@ func TestARequestIsAddedOnce(t *testing.T) {
 	var got added
 	find, _ := byName(0)
 	In(Urgent, Mapped(find)).Update(t.Context(), event.UpdateEvent{ObjectOld: aPod("web", "1"), ObjectNew: aPod("web", "2")}, &got)
-	if diff := cmp.Diff([]Class{Urgent}, got.classes); diff != "" {
-		t.Errorf("classes of the requests (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "classes of the requests", []Class{Urgent}, got.classes)
 }

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -134,9 +134,7 @@ func TestAControllerServesByClass(t *testing.T) {
 		time.Sleep(12500 * time.Millisecond)
 		stop()
 		// The kill comes during the third reconcile. Its retry is due 100 ms after it has failed.
-		if diff := cmp.Diff([]string{"1", "2", "3", "7", "4", "7", "5", "6", "8", "9", "1", "2"}, order[:min(len(order), 12)]); diff != "" {
-			t.Errorf("order of reconciles (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "order of reconciles", []string{"1", "2", "3", "7", "4", "7", "5", "6", "8", "9", "1", "2"}, order[:min(len(order), 12)])
 	})
 }
 

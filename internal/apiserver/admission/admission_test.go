@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -24,14 +24,10 @@ func TestPolicyEqualsTheInstalledManifest(t *testing.T) {
 	first, second, _ := strings.Cut(string(text), "\n---\n")
 	must.Succeed(t, yaml.UnmarshalStrict([]byte(first), &policy))
 	must.Succeed(t, yaml.UnmarshalStrict([]byte(second), &binding))
-	if diff := cmp.Diff(admission.Policy().Spec, policy.Spec); diff != "" {
-		t.Errorf("the spec of the policy (-code +config):\n%s", diff)
-	}
+	assert.Equal(t, "the spec of the policy in config", admission.Policy().Spec, policy.Spec)
 	want := admission.Binding().Spec
 	binding.Spec.PolicyName = prefix + binding.Spec.PolicyName
-	if diff := cmp.Diff(want, binding.Spec); diff != "" {
-		t.Errorf("the spec of the binding (-code +config):\n%s", diff)
-	}
+	assert.Equal(t, "the spec of the binding in config", want, binding.Spec)
 	for _, name := range []string{policy.Name, binding.Name} {
 		if prefix+name != admission.PolicyName {
 			t.Errorf("installed as %s, looked for as %s", prefix+name, admission.PolicyName)

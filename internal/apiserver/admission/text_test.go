@@ -4,16 +4,17 @@
 package admission_test
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 func amounts(cpu, memory string) (out v1beta1.Amounts) {
@@ -64,9 +65,7 @@ func TestTexts(t *testing.T) {
 		5:   nil,
 	} {
 		got := admission.Texts(lines, longest)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("at most %d bytes (-want +got):\n%s", longest, diff)
-		}
+		assert.Equal(t, fmt.Sprintf("at most %d bytes", longest), want, got)
 		for _, text := range got {
 			if len(text) > longest {
 				t.Errorf("a text of %d bytes, longest %d", len(text), longest)

@@ -19,6 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/krr"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
 )
@@ -174,9 +175,7 @@ Skipped, because Prometheus knows no usage of its pods: shop/new/app
 
 Skipped, because it has no replicas: shop/a/app, shop/b/app, shop/c/app and 2 more
 `
-	if diff := gocmp.Diff(want, got.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "text", want, got.String())
 	got.Reset()
 	must.Succeed(t, report(&fleet.Prices{Currency: "EUR", CPUCoreHour: 0.01}).WriteTable(&got, 0))
 	if text := got.String(); !strings.Contains(text, "COST/MONTH EUR") || !strings.Contains(text, "today      12.00   0.000   87.60 ") || strings.Contains(text, "cache") {
@@ -220,9 +219,7 @@ bank,Deployment,api,app,10,7,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,62
 bank,Deployment,cache,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
 shop,Deployment,web,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
 `
-	if diff := gocmp.Diff(want, got.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "CSV", want, got.String())
 }
 
 // The order is by the cost of the difference.
@@ -302,11 +299,7 @@ func TestHTML(t *testing.T) {
 			"plain":  {"&lt;b&gt;app&lt;/b&gt;", "<p>Skipped, because it has no replicas: shop/late.</p>", `<path class="line p0"`, `<path class="usage" d="M0 `, `style="background-size: 100% 100%">2.000</td>`},
 			"priced": {"Cost per month", "COST/MONTH EUR"},
 		}[name]
-		for _, want := range append(want, "</html>", ">git</th>") {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s: there is no %q in:\n%s", name, want, text)
-			}
-		}
+		assert.Contains(t, name, text, append(want, "</html>", ">git</th>")...)
 	}
 }
 
@@ -371,9 +364,7 @@ proxy:
 		if err != nil || len(patches) != 2 || patches[0].File != "shop_Deployment_api.yaml" || patches[1].File != "shop_Deployment_web.yaml" {
 			t.Fatalf("%s: %v, %+v", format, err, patches)
 		}
-		if diff := gocmp.Diff(fleet.PatchHeader+want, string(patches[1].Text)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", format, diff)
-		}
+		assert.Equal(t, string(format), fleet.PatchHeader+want, string(patches[1].Text))
 	}
 	if patches, err := report.Patches(fleet.SSA, ""); err != nil || !strings.Contains(string(patches[0].Text), "limits:\n            memory: 700Mi\n") {
 		t.Errorf("a limit without a request: %v\n%s", err, patches[0].Text)

@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 const (
@@ -58,9 +57,7 @@ func TestRecommend(t *testing.T) {
 			if tc.kill {
 				m.AddOOMKill(0, 400*mebi)
 			}
-			if diff := cmp.Diff(tc.want, m.Recommend()); diff != "" {
-				t.Errorf("Recommend() (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "Recommend()", tc.want, m.Recommend())
 		})
 	}
 }

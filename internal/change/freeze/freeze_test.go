@@ -9,9 +9,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 var name = types.NamespacedName{Namespace: "system", Name: "stop"}
@@ -30,9 +31,7 @@ func TestRead(t *testing.T) {
 		"unknown keys":                {map[string]string{"until": "noon"}, State{Active: true}},
 		"a reason with invalid UTF-8": {map[string]string{"reason": "a\xff"}, State{Active: true, Reason: "a"}},
 	} {
-		if diff := cmp.Diff(c.want, Read(&corev1.ConfigMap{Data: c.data})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		assert.Equal(t, what, c.want, Read(&corev1.ConfigMap{Data: c.data}))
 	}
 	if got := Read(nil); got.Active || got.Freezes("a") {
 		t.Errorf("no ConfigMap: %+v", got)

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -65,9 +65,7 @@ func TestParseChangesOnlyGivenFields(t *testing.T) {
 			tc.change(&want)
 			got, err := Parse([]byte(head + tc.text))
 			must.Succeed(t, err)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("Parse() (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "Parse()", want, got)
 		})
 	}
 }
@@ -129,11 +127,7 @@ func TestParseRejects(t *testing.T) {
 			if strings.Contains(err.Error(), "hush") {
 				t.Errorf("Parse() = %v, which contains a secret", err)
 			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("Parse() = %v, want it to contain %q", err, want)
-				}
-			}
+			assert.Contains(t, "Parse()", err.Error(), tc.want...)
 		})
 	}
 }
@@ -162,9 +156,7 @@ func TestShippedFiles(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", file, diff)
-		}
+		assert.Equal(t, file, want, got)
 	}
 }
 
@@ -174,11 +166,10 @@ func TestWhatHasNoMeaningAnymoreIsIgnored(t *testing.T) {
 	must.Succeed(t, err)
 	environment := map[string]string{"OPERATOR_REPLICAS": "3", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
 	warnings := strings.Join(c.Warnings(func(name string) string { return environment[name] }), "\n")
-	for _, name := range []string{"leaderElection.replicas is ignored", "provision is ignored", "prometheus.timeout is ignored", "prometheus.maxBytes is ignored", "workers.scaledDeployments is ignored", "OPERATOR_REPLICAS is ignored", "OTEL_EXPORTER_OTLP_ENDPOINT is ignored"} {
-		if !strings.Contains(warnings, name) {
-			t.Errorf("no warning that %s: %s", name, warnings)
-		}
-	}
+	assert.Contains(t, "warnings", warnings,
+		"leaderElection.replicas is ignored", "provision is ignored", "prometheus.timeout is ignored",
+		"prometheus.maxBytes is ignored", "workers.scaledDeployments is ignored",
+		"OPERATOR_REPLICAS is ignored", "OTEL_EXPORTER_OTLP_ENDPOINT is ignored")
 	if warnings := Default().Warnings(func(string) string { return "" }); len(warnings) > 0 {
 		t.Errorf("by default: %q", warnings)
 	}
@@ -186,9 +177,7 @@ func TestWhatHasNoMeaningAnymoreIsIgnored(t *testing.T) {
 
 func TestParams(t *testing.T) {
 	t.Run("the defaults are those of the recommendation", func(t *testing.T) {
-		if diff := cmp.Diff(recommend.DefaultParams(), Default().Params()); diff != "" {
-			t.Errorf("Params() (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "Params()", recommend.DefaultParams(), Default().Params())
 	})
 	t.Run("all that is configured arrives", func(t *testing.T) {
 		c, err := Parse([]byte(head + `
@@ -202,9 +191,7 @@ recommendation: {cpuHalfLife: 1s, recentHalfLife: 2s, memoryWindow: 3s, oomHalfL
 			Prices: want.History.Prices,
 		}
 		want.MinEvidence, want.FullEvidence, want.ConfidenceUnit = 5*time.Second, 6*time.Second, 7*time.Second
-		if diff := cmp.Diff(want, c.Params()); diff != "" {
-			t.Errorf("Params() (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "Params()", want, c.Params())
 	})
 }
 
@@ -214,9 +201,7 @@ func TestCeilingsArriveInThePlan(t *testing.T) {
 	want := model.Ceilings{
 		Container: quantity.Amounts{CPUMillis: 1500, MemoryBytes: 1 << 30}, Pod: quantity.Amounts{CPUMillis: 2000}, NodePercent: 50, RaiseFactor: 8,
 	}
-	if diff := cmp.Diff(want, c.Ceilings.Plan()); diff != "" {
-		t.Errorf("Plan() (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "Plan()", want, c.Ceilings.Plan())
 }
 
 // Any file is rejected or valid.

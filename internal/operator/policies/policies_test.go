@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/release"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -102,12 +102,8 @@ func TestMissingPoliciesAreReportedOnce(t *testing.T) {
 			for range 3 {
 				c.Round(t.Context())
 			}
-			if diff := cmp.Diff(tc.want, w.conditions); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.metric, measured(t)); diff != "" {
-				t.Errorf("metrics (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "conditions", tc.want, w.conditions)
+			assert.Equal(t, "metrics", tc.metric, measured(t))
 		})
 	}
 	t.Run("a build from a checkout has no version to compare", func(t *testing.T) {
@@ -115,9 +111,7 @@ func TestMissingPoliciesAreReportedOnce(t *testing.T) {
 		c := w.check(t)
 		c.Release.Version = "v0.3.0-dev"
 		c.Round(t.Context())
-		if diff := cmp.Diff([]string{installed}, w.conditions); diff != "" {
-			t.Errorf("conditions (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "conditions", []string{installed}, w.conditions)
 	})
 	t.Run("they are installed later", func(t *testing.T) {
 		w := &fakeAPI{}
@@ -127,12 +121,8 @@ func TestMissingPoliciesAreReportedOnce(t *testing.T) {
 		c.Round(t.Context())
 		w.lease = errors.New("connection refused")
 		c.Round(t.Context())
-		if diff := cmp.Diff([]string{without("operator-objects, operator-deployments"), installed}, w.conditions); diff != "" {
-			t.Errorf("conditions (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(map[string]float64{"operator-deployments": 0}, measured(t)); diff != "" {
-			t.Errorf("metrics without an answer (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "conditions", []string{without("operator-objects, operator-deployments"), installed}, w.conditions)
+		assert.Equal(t, "metrics without an answer", map[string]float64{"operator-deployments": 0}, measured(t))
 	})
 	t.Run("a condition that was not written is written later", func(t *testing.T) {
 		w := &fakeAPI{fails: errors.New("no")}
@@ -187,9 +177,7 @@ func TestTheCheckIsRepeatedUntilTheOperatorStops(t *testing.T) {
 		answer = apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("ValidatingAdmissionPolicy operator-objects, operator-deployments (policies v0.2.0)"))
 		time.Sleep(interval + 2*rarely) // of the bubble
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, <-done)
 		if rounds != 2*(4+3) || len(w.conditions) != 2 {
 			t.Errorf("with policies, %d requests; conditions: %q", rounds, w.conditions)
 		}

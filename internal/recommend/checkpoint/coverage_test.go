@@ -124,7 +124,7 @@ func TestCoverageThatCannotBeReadCostsOnlyItself(t *testing.T) {
 		w.save(recs("app", 310, 640*mebi))
 		object := w.live()
 		object.Spec.Containers[0].Coverage = written
-		w.must(w.server.Update(t.Context(), object))
+		must.Succeed(t, w.server.Update(t.Context(), object))
 		w.reload()
 		w.with(func(histories history.Histories) {
 			if c := histories.Container("app"); c.Observed() < 80*time.Hour || c.Coverage() != (history.Coverage{}) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
 // restoredAs is the scaler after a backup was restored.
@@ -44,7 +45,7 @@ func TestARestoredCheckpointIsLoaded(t *testing.T) {
 	b.save(append(recs("app", 100, 640*mebi), recs("sidecar", 10, 16*mebi)...))
 	live := b.live()
 	live.Spec = backup
-	b.must(b.server.Update(t.Context(), live))
+	must.Succeed(t, b.server.Update(t.Context(), live))
 	b.took()
 
 	b.load()
@@ -94,7 +95,7 @@ func TestACopyWithoutAnOwnerIsTakenOver(t *testing.T) {
 	saved := a.live().Spec
 
 	b := newStoreFixture(t)
-	b.must(b.server.Create(t.Context(), &v1beta1.VerticalScalerCheckpoint{
+	must.Succeed(t, b.server.Create(t.Context(), &v1beta1.VerticalScalerCheckpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.scaler.Namespace, Name: b.scaler.Name}, Spec: saved,
 	}))
 	b.took()

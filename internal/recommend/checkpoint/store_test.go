@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,7 +28,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -160,9 +161,7 @@ func TestALostHistoryIsSavedMoreAndMoreRarely(t *testing.T) {
 	for next := 2 * first; next < 8*24*60; next *= 2 {
 		want = append(want, next)
 	}
-	if diff := cmp.Diff(want, at, cmp.Comparer(func(a, b int) bool { return max(a-b, b-a) < 64 })); diff != "" {
-		t.Errorf("saved in minute (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "saved in minute", want, at, cmp.Comparer(func(a, b int) bool { return max(a-b, b-a) < 64 }))
 }
 
 // A kill may come before any sample: then there is no observed time to double.
@@ -205,9 +204,7 @@ func TestWhatWasSavedIsLoaded(t *testing.T) {
 	wantOwners := []metav1.OwnerReference{{
 		APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "VerticalScaler", Name: "web", UID: "scaler-1", Controller: ptr.To(true),
 	}}
-	if diff := cmp.Diff(wantOwners, object.OwnerReferences); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "owners", wantOwners, object.OwnerReferences)
 }
 
 func TestItIsReadOnlyOnce(t *testing.T) {
@@ -229,9 +226,7 @@ func TestAnotherProfileKeepsTheHistory(t *testing.T) {
 		w.scaler.Generation++
 		w.load()
 		w.reload()
-		if diff := cmp.Diff(want, w.histories()); diff != "" {
-			t.Errorf("loaded with the profile %q (-want +got):\n%s", profile, diff)
-		}
+		assert.Equal(t, fmt.Sprintf("loaded with the profile %q", profile), want, w.histories())
 	}
 }
 
@@ -289,7 +284,7 @@ func TestAnUnreadableContainerIsKept(t *testing.T) {
 			good := slices.Clone(object.Spec.Containers[1].Data)
 			spoil(&object.Spec.Containers[1])
 			spoiled := object.Spec.Containers[1]
-			w.must(w.server.Update(t.Context(), object))
+			must.Succeed(t, w.server.Update(t.Context(), object))
 			part := func() *v1beta1.ContainerCheckpoint {
 				object = w.live()
 				return &object.Spec.Containers[slices.IndexFunc(object.Spec.Containers, func(c v1beta1.ContainerCheckpoint) bool { return c.ContainerName == "bad" })]
@@ -298,9 +293,7 @@ func TestAnUnreadableContainerIsKept(t *testing.T) {
 			w.expectStored(want)
 			w.kill("app", 61)
 			w.save(slices.Concat(recs("app", 400, 700*mebi), recs("last", 20, 32*mebi)))
-			if diff := cmp.Diff(spoiled, *part()); diff != "" {
-				t.Errorf("before anything is learned (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "before anything is learned", spoiled, *part())
 			for i := range 2 {
 				w.feed("bad", 61, 64)
 				w.kill("app", 62+60*i)
@@ -311,7 +304,7 @@ func TestAnUnreadableContainerIsKept(t *testing.T) {
 				}
 			}
 			part().Unreadable = good
-			w.must(w.server.Update(t.Context(), object))
+			must.Succeed(t, w.server.Update(t.Context(), object))
 			w.reload()
 			w.with(func(h history.Histories) {
 				if got := h["bad"].Observed(); got != time.Hour {
@@ -353,7 +346,7 @@ func TestAnotherClockCostsNoHistory(t *testing.T) {
 					w.with(func(h history.Histories) { before = *h["app"].Clone() })
 					w.restart()
 					now := saved.Add(15*time.Second - behind)
-					w.must(w.store.Load(t.Context(), w.scaler, now))
+					must.Succeed(t, w.store.Load(t.Context(), w.scaler, now))
 					w.with(func(h history.Histories) {
 						c := h["app"]
 						if c == nil || c.Observed() != before.Observed() || c.OOMFloor(params) != before.OOMFloor(params) {
@@ -370,7 +363,7 @@ func TestAnotherClockCostsNoHistory(t *testing.T) {
 						}
 						after = *c.Clone()
 					})
-					w.must(w.store.Save(t.Context(), w.scaler, based(recs("app", 320, 640*mebi), after.Observed()), now.Add(3*time.Minute)))
+					must.Succeed(t, w.store.Save(t.Context(), w.scaler, based(recs("app", 320, 640*mebi), after.Observed()), now.Add(3*time.Minute)))
 					got, err := history.Decode(w.live().Spec.Containers[0].Data)
 					if err != nil || got.Observed() != after.Observed() {
 						t.Errorf("%s are saved: %v", got.Observed(), err)
@@ -390,21 +383,21 @@ func TestSomebodyElseWrites(t *testing.T) {
 			meanwhile: func(w *storeFixture) {
 				object := w.live()
 				object.Labels = map[string]string{"team": "shop"}
-				w.must(w.server.Update(w.t.Context(), object))
+				must.Succeed(w.t, w.server.Update(w.t.Context(), object))
 			},
 			want: []string{"update: conflict", "update"},
 		},
 		"deleted meanwhile, it is created again": {
-			meanwhile: func(w *storeFixture) { w.must(w.server.Delete(w.t.Context(), w.live())) },
+			meanwhile: func(w *storeFixture) { must.Succeed(w.t, w.server.Delete(w.t.Context(), w.live())) },
 			want:      []string{"update: not found", "create"},
 		},
 		"deleted and made by another, it is overwritten": {
 			meanwhile: func(w *storeFixture) {
-				w.must(w.server.Delete(w.t.Context(), w.live()))
+				must.Succeed(w.t, w.server.Delete(w.t.Context(), w.live()))
 				another := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-				w.must(w.server.Create(w.t.Context(), another))
+				must.Succeed(w.t, w.server.Create(w.t.Context(), another))
 				another.Spec.DeploymentName = "api"
-				w.must(w.server.Update(w.t.Context(), another))
+				must.Succeed(w.t, w.server.Update(w.t.Context(), another))
 			},
 			want: []string{"update: conflict", "update"},
 		},
@@ -425,7 +418,7 @@ func TestSomebodyElseWrites(t *testing.T) {
 		w := newStoreFixture(t)
 		w.load()
 		w.feed("app", 0, 60)
-		w.must(w.server.Create(t.Context(), &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}))
+		must.Succeed(t, w.server.Create(t.Context(), &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}))
 		w.took()
 		w.save(recs("app", 310, 640*mebi))
 		w.expect("create: already exists", "update")
@@ -438,7 +431,7 @@ func TestAnUnreadableSaveCostsNoHistory(t *testing.T) {
 	want := w.histories()
 	object := w.live()
 	object.Spec.Containers[0].Data = []byte("garbage")
-	w.must(w.server.Update(t.Context(), object))
+	must.Succeed(t, w.server.Update(t.Context(), object))
 	w.isOvertaken(recs("app", 400, 640*mebi))
 	w.load()
 	w.save(recs("app", 400, 640*mebi))
@@ -487,9 +480,7 @@ func TestASaveOfAnotherProcessIsNotOverwritten(t *testing.T) {
 		}
 	}
 	a.expect("update: conflict")
-	if diff := cmp.Diff(saved, a.live()); diff != "" {
-		t.Errorf("the save of the other process was changed (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "the save of the other process was changed", saved, a.live())
 	if a.store.With(key, func(history.Histories) {}) {
 		t.Error("the old history is still there")
 	}
@@ -552,7 +543,7 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 
 			b := &storeFixture{t: t, scaler: a.scaler.DeepCopy(), server: a.server}
 			tc.change(b.scaler)
-			b.must(b.server.Create(t.Context(), b.scaler.DeepCopy()))
+			must.Succeed(t, b.server.Create(t.Context(), b.scaler.DeepCopy()))
 			b.reload()
 			b.feed("app", 0, 90)
 			b.save(recs("app", 200, 500*mebi))
@@ -566,21 +557,17 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 			a.took()
 			a.isOvertaken(recs("app", 400, 640*mebi))
 			a.expect(tc.want...)
-			if diff := cmp.Diff(saved, a.live()); diff != "" {
-				t.Errorf("the newer checkpoint was changed (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "the newer checkpoint was changed", saved, a.live())
 
 			a.scaler = b.scaler // The cache has caught up.
 			a.load()
-			if diff := cmp.Diff(b.histories(), a.histories()); diff != "" {
-				t.Errorf("what it knows then (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "what it knows then", b.histories(), a.histories())
 		})
 	}
 	t.Run("the target is confirmed, and the old checkpoint is overwritten", func(t *testing.T) {
 		a := newSavedFixture(t)
 		a.scaler.Spec.DeploymentName = "api"
-		a.must(a.server.Create(t.Context(), a.scaler.DeepCopy()))
+		must.Succeed(t, a.server.Create(t.Context(), a.scaler.DeepCopy()))
 		a.store.Live = a.server
 		a.load()
 		a.feed("app", 61, 90)
@@ -621,9 +608,7 @@ func TestLostRepliesToSavesCostNothing(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff(want.histories(), w.histories()); diff != "" {
-			t.Errorf("what is known (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "what is known", want.histories(), w.histories())
 	}
 }
 
@@ -724,14 +709,12 @@ type storeFixture struct {
 
 func newStoreFixture(t *testing.T) *storeFixture {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	must.Succeed(t, v1beta1.AddToScheme(scheme))
 	w := &storeFixture{t: t, scaler: &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "scaler-1"},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "web"},
 	}}
 	name := func(o client.Object) []string { return []string{o.GetName()} }
-	w.server = fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1beta1.VerticalScaler{}, metav1.ObjectNameField, name).WithInterceptorFuncs(interceptor.Funcs{
+	w.server = fake.NewClientBuilder().WithScheme(objects.Scheme()).WithIndex(&v1beta1.VerticalScaler{}, metav1.ObjectNameField, name).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			w.mu.Lock()
 			w.reads++
@@ -789,17 +772,17 @@ func (w *storeFixture) restart() { w.store = &Store{Client: w.server, Params: pa
 func (w *storeFixture) reload() {
 	w.t.Helper()
 	w.restart()
-	w.must(w.store.Load(w.t.Context(), w.scaler, noon.AddDate(1, 0, 0)))
+	must.Succeed(w.t, w.store.Load(w.t.Context(), w.scaler, noon.AddDate(1, 0, 0)))
 }
 
 func (w *storeFixture) load() {
 	w.t.Helper()
-	w.must(w.store.Load(w.t.Context(), w.scaler, tomorrow))
+	must.Succeed(w.t, w.store.Load(w.t.Context(), w.scaler, tomorrow))
 }
 
 func (w *storeFixture) save(recommendations []recommend.Container) {
 	w.t.Helper()
-	w.must(w.store.Save(w.t.Context(), w.scaler, recommendations, tomorrow))
+	must.Succeed(w.t, w.store.Save(w.t.Context(), w.scaler, recommendations, tomorrow))
 }
 
 // isOvertaken tries to save over the save of another process.
@@ -874,15 +857,13 @@ func (w *storeFixture) expectStored(want map[string][]byte) {
 
 func (w *storeFixture) expectHistories(want map[string][]byte) {
 	w.t.Helper()
-	if diff := cmp.Diff(want, w.histories()); diff != "" {
-		w.t.Errorf("loaded (-want +got):\n%s", diff)
-	}
+	assert.Equal(w.t, "loaded", want, w.histories())
 }
 
 func (w *storeFixture) live() *v1beta1.VerticalScalerCheckpoint {
 	w.t.Helper()
 	var object v1beta1.VerticalScalerCheckpoint
-	w.must(w.server.Get(w.t.Context(), key, &object))
+	must.Succeed(w.t, w.server.Get(w.t.Context(), key, &object))
 	return &object
 }
 
@@ -897,14 +878,7 @@ func (w *storeFixture) took() []string {
 
 func (w *storeFixture) expect(want ...string) {
 	w.t.Helper()
-	if diff := cmp.Diff(want, w.took()); diff != "" {
-		w.t.Errorf("writes (-want +got):\n%s", diff)
-	}
-}
-
-func (w *storeFixture) must(err error) {
-	w.t.Helper()
-	must.Succeed(w.t, err)
+	assert.Equal(w.t, "writes", want, w.took())
 }
 
 func recs(container string, cpuMillis, memoryBytes int64) []recommend.Container {

@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -314,9 +313,7 @@ func FuzzCoverage(f *testing.F) {
 			t.Fatalf("%+v of %s", got, c.Observed())
 		}
 		again := restarted(t, c)
-		if diff := cmp.Diff(c.Coverage(), again.Coverage()); diff != "" {
-			t.Errorf("encoding does not round-trip (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "encoding does not round-trip", c.Coverage(), again.Coverage())
 		encoded := c.EncodeCoverage()
 		if !bytes.Equal(encoded, again.EncodeCoverage()) || len(encoded) > MaxEncodedCoverage {
 			t.Errorf("%x was read as %x", encoded, again.EncodeCoverage())
@@ -362,7 +359,5 @@ func TestDecodeCoverageRefuses(t *testing.T) {
 			t.Errorf("%s was read", name)
 		}
 	}
-	if err := c.DecodeCoverage(valid); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, c.DecodeCoverage(valid))
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -206,9 +207,7 @@ func TestACloneSharesNothing(t *testing.T) {
 	before := histories["app"].Clone()
 	clone.Add(sample(time.Hour, 5000, 5*mebi), params)
 	clone["app"].RecordOOM(noon, mebi, params)
-	if diff := cmp.Diff(before, histories["app"], exported); diff != "" {
-		t.Errorf("changing the clone changed the original (-before +after):\n%s", diff)
-	}
+	assert.Equal(t, "the original after a change of its clone", before, histories["app"], exported)
 }
 
 func TestBook(t *testing.T) {
@@ -277,9 +276,7 @@ func FuzzEncode(f *testing.F) {
 		before.cpu, after.cpu = ensemble.CPU{}, ensemble.CPU{}
 		// Coverage has an encoding of its own.
 		before.coverage = coverage{}
-		if diff := cmp.Diff(before, after, exported); diff != "" {
-			t.Errorf("encoding loses what is known (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "encoding loses what is known", before, after, exported)
 		if decoded.cpu.IsEmpty() && c.Observed() < 15*time.Minute {
 			return // the first interval, which ends with the first sample after 5 minutes, is lost in a restart
 		}

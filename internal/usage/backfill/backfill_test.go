@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -22,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
 )
@@ -139,17 +139,13 @@ type fillerFixture struct {
 
 func newFillerFixture(t *testing.T) *fillerFixture {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, v1beta1.AddToScheme} {
-		must.Succeed(t, add(scheme))
-	}
 	w := &fillerFixture{T: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100)}
 	w.scaler = &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"},
 	}
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app"}}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.scaler, deployment).Build()
+	c := fake.NewClientBuilder().WithScheme(objects.Scheme()).WithObjects(w.scaler, deployment).Build()
 	w.filler = &Filler{
 		Cached: c, Source: w, Histories: &checkpoint.Store{Client: c, Params: history.DefaultParams()},
 		Lookback: 8 * 24 * time.Hour, Clock: w.clock, Wake: w.wake,

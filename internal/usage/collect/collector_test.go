@@ -12,9 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,8 +34,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -171,9 +171,7 @@ func TestAnOutageIsReportedOnce(t *testing.T) {
 	w.rounds(2)
 	w.expectWoken("shop/api", "shop/web") // another outage
 	w.expectProblems("shop", "web", Problems{Outage: "the operator may not list pods.metrics.k8s.io"})
-	if diff := cmp.Diff(before, w.history("shop", "web")); diff != "" {
-		t.Errorf("the outage has changed the history (-before +after):\n%s", diff)
-	}
+	assert.Equal(t, "the history after the outage", before, w.history("shop", "web"))
 
 	delete(w.fails, "shop")
 	w.round()
@@ -259,9 +257,7 @@ func TestUsageOfAnotherClockIsAnOutage(t *testing.T) {
 			if got.Outage != tc.outage || (got.Incomplete != "") != tc.incomplete {
 				t.Errorf("the problems are %+v", got)
 			}
-			if diff := cmp.Diff(before, w.history("shop", "web")); diff != "" {
-				t.Errorf("the history has changed (-before +after):\n%s", diff)
-			}
+			assert.Equal(t, "the history", before, w.history("shop", "web"))
 			w.refuses("shop")
 			w.samples["shop"] = samples
 			w.rounds(recoveredAfter)
@@ -284,15 +280,11 @@ func TestARefusedItemCostsOnlyItself(t *testing.T) {
 		usage.Refused{Why: usage.Malformed},
 	)
 	w.round()
-	if diff := cmp.Diff(map[string]int{"Used": 1, "NotANumber": 2, "TooLarge": 1, "Stale": 1, "Malformed": 1}, w.counted()); diff != "" {
-		t.Errorf("counted (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "counted", map[string]int{"Used": 1, "NotANumber": 2, "TooLarge": 1, "Stale": 1, "Malformed": 1}, w.counted())
 	w.rounds(outageAfter - 1)
 	w.expectWoken("shop/web")
 	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-1: container app: the reported usage is not a number, container sidecar: the reported usage is implausibly large"})
-	if diff := cmp.Diff(map[string]seen{"app": {Peak: 400 * mebi}}, w.history("shop", "web")); diff != "" {
-		t.Errorf("the sample of web-2 counts as evidence for more (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "the sample of web-2 counts as evidence for more", map[string]seen{"app": {Peak: 400 * mebi}}, w.history("shop", "web"))
 	w.round()
 	w.expectWoken() // still the same
 
@@ -352,9 +344,7 @@ func TestARoundReadsEachPodOnce(t *testing.T) {
 			}
 			w.reads, w.read = 0, map[string]int{}
 			w.round()
-			if diff := cmp.Diff(want, w.read); diff != "" {
-				t.Errorf("how often each was read (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "how often each was read", want, w.read)
 			if got, want := w.reads, 1+tc.scalers*tc.namespaces; got != want {
 				t.Errorf("%d requests to the cache, want %d: one, and one for each scaler", got, want)
 			}
@@ -406,7 +396,7 @@ func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
 	w.rounds(3)
 	w.expectWoken("shop/web")
 
-	w.must(w.client.Delete(t.Context(), vs))
+	must.Succeed(t, w.client.Delete(t.Context(), vs))
 	w.round()
 	w.expectProblems("shop", "web", Problems{})
 	if c := w.collector; len(c.known)+len(c.namespaces) != 0 {
@@ -518,16 +508,12 @@ type collectorFixture struct {
 
 func newCollectorFixture(t *testing.T) *collectorFixture {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, corev1.AddToScheme} {
-		must.Succeed(t, add(scheme))
-	}
 	w := &collectorFixture{
 		t: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100),
 		samples: map[string]map[[2]string]usage.Sample{}, refused: map[string][]usage.Refused{},
 		fails: map[string]func() error{}, read: map[string]int{},
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme)
+	builder := fake.NewClientBuilder().WithScheme(objects.Scheme())
 	w.client = builder.WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			err := c.Get(ctx, key, obj, opts...)
@@ -599,18 +585,18 @@ func samplesCounted(t *testing.T) map[string]int {
 func (w *collectorFixture) publish(namespace, name string, recommendation *v1beta1.Recommendation) {
 	w.t.Helper()
 	var vs v1beta1.VerticalScaler
-	w.must(w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &vs))
+	must.Succeed(w.t, w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &vs))
 	vs.Status.Recommendation = recommendation
-	w.must(w.client.Update(w.t.Context(), &vs))
+	must.Succeed(w.t, w.client.Update(w.t.Context(), &vs))
 }
 
 // container adds a container to a Deployment.
 func (w *collectorFixture) container(namespace, deployment, name string) {
 	w.t.Helper()
 	var d appsv1.Deployment
-	w.must(w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: deployment}, &d))
+	must.Succeed(w.t, w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: deployment}, &d))
 	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: name})
-	w.must(w.client.Update(w.t.Context(), &d))
+	must.Succeed(w.t, w.client.Update(w.t.Context(), &d))
 }
 
 // hasRead counts the objects in the answer to one request to the cache.
@@ -686,7 +672,7 @@ func (w *collectorFixture) scaler(namespace, name, deployment string) *v1beta1.V
 	}
 	scaler.RecordClaim(&vs.Status, scaler.Claim(vs))
 	w.create(vs)
-	w.must(w.collector.Histories.Load(w.t.Context(), vs, w.clock.Now()))
+	must.Succeed(w.t, w.collector.Histories.Load(w.t.Context(), vs, w.clock.Now()))
 	return vs
 }
 
@@ -726,13 +712,13 @@ func (w *collectorFixture) pod(namespace, name string, set *appsv1.ReplicaSet, c
 	going := pod.DeletionTimestamp != nil
 	w.create(pod)
 	if going {
-		w.must(w.client.Delete(w.t.Context(), pod))
+		must.Succeed(w.t, w.client.Delete(w.t.Context(), pod))
 	}
 }
 
 func (w *collectorFixture) create(obj client.Object) {
 	w.t.Helper()
-	w.must(w.client.Create(w.t.Context(), obj))
+	must.Succeed(w.t, w.client.Create(w.t.Context(), obj))
 }
 
 // round makes a round, and lets the time pass until the next.
@@ -753,9 +739,7 @@ func (w *collectorFixture) rounds(n int) {
 func (w *collectorFixture) expectAsked(want ...string) {
 	w.t.Helper()
 	slices.Sort(w.asked)
-	if diff := cmp.Diff(want, w.asked); diff != "" {
-		w.t.Errorf("asked about namespaces (-want +got):\n%s", diff)
-	}
+	assert.Equal(w.t, "asked about namespaces", want, w.asked)
 }
 
 // expectWoken compares the scalers that were to be reconciled since its last call.
@@ -767,9 +751,7 @@ func (w *collectorFixture) expectWoken(want ...string) {
 		got = append(got, client.ObjectKeyFromObject(e.Object).String())
 	}
 	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("woken (-want +got):\n%s", diff)
-	}
+	assert.Equal(w.t, "woken", want, got)
 }
 
 // expectProblems compares the reported problems. It does not count as reading them.
@@ -777,9 +759,7 @@ func (w *collectorFixture) expectProblems(namespace, name string, want Problems)
 	w.t.Helper()
 	got := w.collector.known[types.NamespacedName{Namespace: namespace, Name: name}].Problems
 	got.Silent = false
-	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("problems of %s/%s (-want +got):\n%s", namespace, name, diff)
-	}
+	assert.Equal(w.t, fmt.Sprintf("problems of %s/%s", namespace, name), want, got)
 }
 
 // expectSilent reads as a reconcile does whether usage is missing.
@@ -811,9 +791,4 @@ func (w *collectorFixture) history(namespace, name string) map[string]seen {
 		}
 	})
 	return out
-}
-
-func (w *collectorFixture) must(err error) {
-	w.t.Helper()
-	must.Succeed(w.t, err)
 }

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -51,9 +51,7 @@ func TestOOMEventsAreKillsOfPods(t *testing.T) {
 	}
 	expect := func(what string, got []workload.OOMKill, want ...workload.OOMKill) {
 		t.Helper()
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		assert.Equal(t, what, want, got)
 	}
 	at := func(at time.Time, hitMiB int64) workload.OOMKill {
 		return workload.OOMKill{Container: "app", At: at, HitBytes: hitMiB * mebi}

@@ -11,11 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -23,7 +21,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -84,9 +84,7 @@ func TestWhatIsSilent(t *testing.T) {
 				}
 				var silent map[string]bool
 				s, silent = s.next([]podUsage{other, pod}, noon, false)
-				if diff := cmp.Diff(want, silent); diff != "" {
-					t.Errorf("silent (-want +got):\n%s", diff)
-				}
+				assert.Equal(t, "silent", want, silent)
 			}
 			if len(s) != len(tc.want) || s.String() != tc.named {
 				t.Errorf("%d silent containers, named %q, want %d, %q", len(s), s, len(tc.want), tc.named)
@@ -155,8 +153,6 @@ func TestAPodThatIsAlwaysNewDoesNotStopTheLearning(t *testing.T) {
 
 func newDeploymentUsage(t *testing.T, pods int) *deploymentUsage {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	must.Succeed(t, v1beta1.AddToScheme(scheme))
 	params := recommend.DefaultParams()
 	params.History.MaxGap, params.History.MemoryWindow = step, 64*time.Minute
 	// Usage is forgotten 72 times as fast, so that two hours are evidence enough to lower.
@@ -164,7 +160,7 @@ func newDeploymentUsage(t *testing.T, pods int) *deploymentUsage {
 	params.FullEvidence, params.ConfidenceUnit = time.Hour, time.Second
 	d := &deploymentUsage{
 		t: t, pods: webPods(pods), now: noon, params: params,
-		store: &checkpoint.Store{Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Params: params.History},
+		store: &checkpoint.Store{Client: fake.NewClientBuilder().WithScheme(objects.Scheme()).Build(), Params: params.History},
 		vs:    &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"}},
 	}
 	must.Succeed(t, d.store.Load(t.Context(), d.vs, d.now))

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/client-go/rest"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -169,9 +170,7 @@ func TestDecode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := decode(tc.body)
 			must.Succeed(t, err)
-			if diff := cmp.Diff(usage.Answer{Samples: tc.samples, Refused: tc.refused}, got, cmpopts.IgnoreFields(usage.Refused{}, "Time")); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "usage", usage.Answer{Samples: tc.samples, Refused: tc.refused}, got, cmpopts.IgnoreFields(usage.Refused{}, "Time"))
 			for _, r := range got.Refused {
 				if (r.Why == usage.Stale || r.Why == usage.FromTheFuture) && !strings.Contains(tc.body, r.Time.Format(time.RFC3339)) {
 					t.Errorf("%s is refused with the time %s", r.Pod, r.Time)
@@ -359,16 +358,12 @@ func TestListAndListAll(t *testing.T) {
 		"bank":  {Samples: []usage.Sample{bank}, Refused: []usage.Refused{{Pod: "web-1", Container: "proxy", Why: usage.NotANumber}}},
 		"empty": {},
 	}
-	if diff := cmp.Diff(want, answers); diff != "" {
-		t.Errorf("answers (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "answers", want, answers)
 	samples, refused, err := source.List(t.Context(), "bank", noon)
 	if diff := cmp.Diff(want["bank"], usage.Answer{Samples: samples, Refused: refused}); diff != "" || err != nil {
 		t.Errorf("the answer of bank: %v (-want +got):\n%s", err, diff)
 	}
-	if diff := cmp.Diff([]string{"/apis/metrics.k8s.io/v1beta1/pods", "/apis/metrics.k8s.io/v1beta1/namespaces/bank/pods"}, asked); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "asked", []string{"/apis/metrics.k8s.io/v1beta1/pods", "/apis/metrics.k8s.io/v1beta1/namespaces/bank/pods"}, asked)
 }
 
 func TestListAllReturnsErrors(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -52,16 +53,10 @@ func TestFleetUsage(t *testing.T) {
 		wanted[1]: {noon, []int32{-1, -1, -1}, unknown},
 		wanted[2]: {noon, []int32{-1, 1000, -1}, unknown},
 	}
-	if diff := cmp.Diff(want, got.Usage); diff != "" {
-		t.Errorf("usage (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "usage", want, got.Usage)
 	refused := map[usage.Refusal]int{usage.Malformed: 1, usage.NotANumber: 1, usage.Negative: 1, usage.TooLarge: 1, usage.Stale: 1, usage.FromTheFuture: 1}
-	if diff := cmp.Diff(refused, got.Refused); diff != "" {
-		t.Errorf("refused (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]time.Time{noon.Add(2 * time.Minute)}, progress); diff != "" {
-		t.Errorf("progress (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "refused", refused, got.Refused)
+	assert.Equal(t, "progress", []time.Time{noon.Add(2 * time.Minute)}, progress)
 }
 
 // vector is a response to a query for one moment.
@@ -111,9 +106,7 @@ func TestInventory(t *testing.T) {
 		{FleetContainer{"shop", Deployment, "web", "app"}, 3, quantity.Amounts{CPUMillis: 500, MemoryBytes: 1 << 20}, quantity.Amounts{MemoryBytes: 2 << 20}},
 		{FleetContainer{"shop", Deployment, "web", "proxy"}, 3, quantity.Amounts{CPUMillis: quantity.MaxCPUMillis}, quantity.Amounts{}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "Inventory()", want, got)
 	if want := `max by (namespace,deployment) (kube_deployment_spec_replicas{namespace="shop"})`; len(queries) != 4 || queries[0] != want {
 		t.Errorf("asked %q", queries)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -200,9 +201,7 @@ func TestSamplesArePairedAndOrdered(t *testing.T) {
 		},
 		Refused: map[usage.Refusal]int{},
 	}}
-	if diff := cmp.Diff(want, chunks); diff != "" {
-		t.Errorf("Range() (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "Range()", want, chunks)
 }
 
 func TestPointsAreBelievedOneByOne(t *testing.T) {
@@ -254,9 +253,7 @@ func TestPointsAreBelievedOneByOne(t *testing.T) {
 			})
 			chunks, err := read(t, source(t, server.URL), web, noon, noon.Add(2*time.Minute))
 			must.Succeed(t, err)
-			if diff := cmp.Diff(tc.want, chunks[0].Refused); diff != "" {
-				t.Errorf("refused (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "refused", tc.want, chunks[0].Refused)
 			for _, s := range chunks[0].Samples {
 				if s.Pod != pod || s.Container != "app" || s.CPUMillis != 1000 || s.MemoryBytes != 1 {
 					t.Errorf("believed %+v", s)
@@ -288,9 +285,7 @@ func TestLongRangesAreReadInParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"01 12:01 01 18:01", "01 18:02 02 00:02", "02 00:03 02 01:00"}
-	if diff := cmp.Diff(want, ranges); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "asked", want, ranges)
 	queries.Store(0)
 	if _, err := read(t, s, web, noon.Add(-8*24*time.Hour), noon); err != nil {
 		t.Fatal(err)
@@ -502,9 +497,7 @@ func TestWarningsAreKeptShort(t *testing.T) {
 	chunks, err := read(t, source(t, server.URL), web, noon, noon)
 	must.Succeed(t, err)
 	want := []string{"a b", strings.Repeat("x", 300) + "...", "c"}
-	if diff := cmp.Diff(want, chunks[0].Warnings); diff != "" {
-		t.Errorf("warnings (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "warnings", want, chunks[0].Warnings)
 }
 
 // Any answer is an error or valid samples in the order of time.

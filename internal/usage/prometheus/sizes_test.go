@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -62,7 +61,5 @@ func TestSizes(t *testing.T) {
 		{"mesh", "cpu"}:    {minute(1): {Request: Amount{50, 50}}},
 		{"mesh", "memory"}: {minute(1): {}},
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "sizes", want, got)
 }

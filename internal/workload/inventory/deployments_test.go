@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -23,6 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 )
 
@@ -36,13 +36,9 @@ func TestWhatAFleetKnowsOfADeployment(t *testing.T) {
 		requests[c.Name] = quantity.Amounts{CPUMillis: c.Resources.Requests.Cpu().MilliValue(), MemoryBytes: c.Resources.Requests.Memory().Value()}
 	}
 	want := &fleet.Deployment{Namespace: "shop", Name: "web", Labels: d.Labels, Excluded: true, IsOwned: true, Replicas: 3, Requests: requests}
-	if diff := cmp.Diff(want, ReadForFleet(d)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "ReadForFleet()", want, ReadForFleet(d))
 	bare := ReadForFleet(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bare"}})
-	if diff := cmp.Diff(&fleet.Deployment{Namespace: "shop", Name: "bare", Requests: map[string]quantity.Amounts{}}, bare); diff != "" {
-		t.Errorf("a bare Deployment (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "a bare Deployment", &fleet.Deployment{Namespace: "shop", Name: "bare", Requests: map[string]quantity.Amounts{}}, bare)
 	stopped := richDeployment(1)
 	stopped.Spec.Replicas = ptr.To(int32(0))
 	if got := ReadForFleet(stopped); got.Replicas != 0 || got.IsOwned || got.Excluded {
@@ -87,9 +83,7 @@ func TestWhichChangesOfDeploymentsAreReported(t *testing.T) {
 			if got := !isSameDeployment(known.seen, after.seen); got != tc.want {
 				t.Errorf("it has changed: %t, want %t", got, tc.want)
 			}
-			if diff := cmp.Diff(want, after.seen); diff != "" {
-				t.Errorf("(-there +known):\n%s", diff)
-			}
+			assert.Equal(t, "the record", want, after.seen)
 		})
 	}
 }
@@ -129,14 +123,10 @@ func TestAFleetWatchesItsNamespaces(t *testing.T) {
 	must.Succeed(t, api.Create(ctx, in("other", "later")))
 	<-news
 	mu.Lock()
-	if diff := cmp.Diff([]string{"bank/later"}, slices.Sorted(maps.Keys(reported))); diff != "" {
-		t.Errorf("reported (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "reported", []string{"bank/later"}, slices.Sorted(maps.Keys(reported)))
 	mu.Unlock()
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, <-ended)
 }
 
 // canceled is a context that has ended.

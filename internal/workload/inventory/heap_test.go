@@ -93,7 +93,7 @@ func (c *encodedCluster) histories() *checkpoint.Store {
 	for i := range c.scalers {
 		vs := c.scalerObject(fmt.Sprintf("web-%d", i))
 		vs.UID = uidOf(4, i, 0)
-		c.must(store.Load(context.Background(), vs, time.Unix(1_700_000_000, 0)))
+		must.Succeed(c.tb, store.Load(context.Background(), vs, time.Unix(1_700_000_000, 0)))
 		for minute := range 120 {
 			var round []usage.Sample
 			for _, container := range []string{"app-0", "app-1"} {
@@ -119,7 +119,7 @@ func TestMemoryOfAPod(t *testing.T) {
 	before := heap()
 	pods := NewPods(cluster)
 	go func() { _ = pods.Start(t.Context()) }()
-	cluster.must(pods.WaitForSync(t.Context()))
+	must.Succeed(t, pods.WaitForSync(t.Context()))
 	each := (heap() - before) / (3 * 500)
 	if found, err := pods.Of(t.Context(), cluster.deploymentObject(7, "web-7")); err != nil || len(found) != 3 {
 		t.Errorf("web-7 has %d pods, %v", len(found), err)
@@ -145,17 +145,17 @@ func newEncodedCluster(tb testing.TB, scalers int) *encodedCluster {
 	tb.Helper()
 	c := &encodedCluster{tb: tb, scalers: scalers}
 	text, err := os.ReadFile(filepath.Join("testdata", "scaler.yaml"))
-	c.must(err)
+	must.Succeed(c.tb, err)
 	c.scaler, err = yaml.YAMLToJSON(text)
-	c.must(err)
+	must.Succeed(c.tb, err)
 	deployment := richDeployment(2)
 	c.deployment, err = deployment.Marshal()
-	c.must(err)
+	must.Succeed(c.tb, err)
 	set := &metav1.PartialObjectMetadata{ObjectMeta: *deployment.ObjectMeta.DeepCopy()}
 	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, deploymentKind)}
 	set.Annotations[revisionAnnotation] = "7"
 	c.set, err = set.Marshal()
-	c.must(err)
+	must.Succeed(c.tb, err)
 	pod := richPod()
 	pod.Spec = *deployment.Spec.Template.Spec.DeepCopy()
 	pod.Status.ContainerStatuses = nil
@@ -166,13 +166,8 @@ func newEncodedCluster(tb testing.TB, scalers int) *encodedCluster {
 		})
 	}
 	c.pod, err = pod.Marshal()
-	c.must(err)
-	return c
-}
-
-func (c *encodedCluster) must(err error) {
-	c.tb.Helper()
 	must.Succeed(c.tb, err)
+	return c
 }
 
 // each calls back with the name of each Deployment and its number of pods.
@@ -188,14 +183,14 @@ func uidOf(kind, i, j int) types.UID {
 
 func (c *encodedCluster) deploymentObject(i int, name string) *appsv1.Deployment {
 	var d appsv1.Deployment
-	c.must(d.Unmarshal(c.deployment))
+	must.Succeed(c.tb, d.Unmarshal(c.deployment))
 	d.Namespace, d.Name, d.UID = "shop", name, uidOf(1, i, 0)
 	return &d
 }
 
 func (c *encodedCluster) setObject(i int, name string) *metav1.PartialObjectMetadata {
 	var s metav1.PartialObjectMetadata
-	c.must(s.Unmarshal(c.set))
+	must.Succeed(c.tb, s.Unmarshal(c.set))
 	s.Namespace, s.Name, s.UID = "shop", name+"-5d4f8c", uidOf(2, i, 0)
 	s.OwnerReferences[0].Name, s.OwnerReferences[0].UID = name, uidOf(1, i, 0)
 	return &s
@@ -203,7 +198,7 @@ func (c *encodedCluster) setObject(i int, name string) *metav1.PartialObjectMeta
 
 func (c *encodedCluster) podObject(i, j int, name string) *corev1.Pod {
 	var p corev1.Pod
-	c.must(p.Unmarshal(c.pod))
+	must.Succeed(c.tb, p.Unmarshal(c.pod))
 	p.Namespace, p.Name, p.UID = "shop", fmt.Sprintf("%s-5d4f8c-%05d", name, j), uidOf(3, i, j)
 	p.OwnerReferences[0].Name, p.OwnerReferences[0].UID = name+"-5d4f8c", uidOf(2, i, 0)
 	return &p
@@ -211,7 +206,7 @@ func (c *encodedCluster) podObject(i, j int, name string) *corev1.Pod {
 
 func (c *encodedCluster) scalerObject(name string) *v1beta1.VerticalScaler {
 	var s v1beta1.VerticalScaler
-	c.must(json.Unmarshal(c.scaler, &s))
+	must.Succeed(c.tb, json.Unmarshal(c.scaler, &s))
 	s.Namespace, s.Name, s.Spec.DeploymentName = "shop", name, name
 	s.Status.Annotations = map[string]string{v1beta1.ClaimAnnotation: "shop/" + name}
 	return &s
@@ -227,15 +222,15 @@ func (c *encodedCluster) ours(ctx context.Context) *Cache {
 	c.each(func(i int, name string, _ int) {
 		if i < c.scalers {
 			trimmed, err := Trim(c.scalerObject(name))
-			c.must(err)
-			c.must(c.indexer.Add(trimmed))
+			must.Succeed(c.tb, err)
+			must.Succeed(c.tb, c.indexer.Add(trimmed))
 		}
 	})
 	cached := Over(nil, c)
 	go func() { _ = cached.Deployments.Start(ctx) }()
 	go func() { _ = cached.Pods.Start(ctx) }()
-	c.must(cached.Deployments.WaitForSync(ctx))
-	c.must(cached.Pods.WaitForSync(ctx))
+	must.Succeed(c.tb, cached.Deployments.WaitForSync(ctx))
+	must.Succeed(c.tb, cached.Pods.WaitForSync(ctx))
 	return cached
 }
 

@@ -9,19 +9,19 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
 var (
@@ -132,9 +132,7 @@ func TestPodsOf(t *testing.T) {
 				}
 				got = append(got, name)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("PodsAmong() (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, "PodsAmong()", tc.want, got)
 		})
 	}
 }
@@ -181,13 +179,9 @@ func webDeployment() *appsv1.Deployment {
 }
 
 // apiOf is an API server with our index.
-func apiOf(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) client.WithWatch {
+func apiOf(t *testing.T, funcs interceptor.Funcs, given ...client.Object) client.WithWatch {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, autoscalingv2.AddToScheme, corev1.AddToScheme} {
-		must.Succeed(t, add(scheme))
-	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs)
+	builder := fake.NewClientBuilder().WithScheme(objects.Scheme()).WithObjects(given...).WithInterceptorFuncs(funcs)
 	must.Succeed(t, Index(t.Context(), indexer{builder}))
 	return builder.Build()
 }

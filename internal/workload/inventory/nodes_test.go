@@ -7,7 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 )
 
 func node(name, cpu, memory string) *corev1.Node {
@@ -76,9 +76,7 @@ func TestATrimmedNodeHasOnlyItsSize(t *testing.T) {
 	n.Status.Images = []corev1.ContainerImage{{Names: []string{"a"}}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
 	n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("110")
-	if diff := cmp.Diff(node("a", "4", "8Gi"), trimmed(t, n)); diff != "" {
-		t.Errorf("a trimmed node (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "a trimmed node", node("a", "4", "8Gi"), trimmed(t, n))
 }
 
 // All pods of a node count, with any controller, until they have ended or are deleted.

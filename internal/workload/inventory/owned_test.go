@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -40,18 +41,14 @@ func TestTrimKeepsTheConditionsOfOwnedDeployments(t *testing.T) {
 			whole.OwnerReferences[0].Controller = ptr.To(tc.isController)
 			whole.Labels[v1beta1.ScaledDeploymentLabel] = "web"
 			d := trimmed(t, whole.DeepCopy())
-			if diff := cmp.Diff(workload.ReadDeployment(whole), workload.ReadDeployment(d)); diff != "" {
-				t.Errorf("reading it (-whole +trimmed):\n%s", diff)
-			}
+			assert.Equal(t, "reading the trimmed Deployment", workload.ReadDeployment(whole), workload.ReadDeployment(d))
 			if d.Spec.Template.Spec.Volumes != nil || d.ManagedFields != nil || d.Labels != nil || d.Annotations != nil {
 				t.Errorf("kept: %+v", d)
 			}
 			if diff := cmp.Diff(whole.Status.Conditions, d.Status.Conditions); (diff == "") != tc.keeps {
 				t.Errorf("the conditions are kept: want %t (-whole +trimmed):\n%s", tc.keeps, diff)
 			}
-			if diff := cmp.Diff(d.DeepCopy(), trimmed(t, d)); diff != "" {
-				t.Errorf("trimmed again (-once +twice):\n%s", diff)
-			}
+			assert.Equal(t, "trimmed again", d.DeepCopy(), trimmed(t, d))
 		})
 	}
 }

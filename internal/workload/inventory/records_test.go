@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -67,9 +68,7 @@ func TestACachedScalerSharesWhatIsEqual(t *testing.T) {
 	first, second := trimmed(t, c.scalerObject("web")), trimmed(t, c.scalerObject("web"))
 	whole := c.scalerObject("web")
 	whole.ManagedFields = nil
-	if diff := cmp.Diff(whole, first); diff != "" {
-		t.Errorf("(-whole +trimmed):\n%s", diff)
-	}
+	assert.Equal(t, "a trimmed scaler", whole, first)
 	for what, pair := range map[string][2]string{
 		"a message":   {first.Status.Conditions[0].Message, second.Status.Conditions[0].Message},
 		"a reason":    {first.Status.Recommendation.ContainerRecommendations[1].Reasons[1].Code, second.Status.Recommendation.ContainerRecommendations[0].Reasons[1].Code},

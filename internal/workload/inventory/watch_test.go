@@ -29,6 +29,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -162,9 +163,7 @@ func TestARestoredBackupReplacesWhatIsKnown(t *testing.T) {
 		c.Pods.OnChange(func(_ types.NamespacedName, before, after *workload.Pod) {
 			reported = append(reported, fmt.Sprint(before != nil, after != nil))
 		})
-		if diff := cmp.Diff([]string{"a/new*", "b/new*"}, describe(t, c, web)); diff != "" {
-			t.Errorf("before (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "before", []string{"a/new*", "b/new*"}, describe(t, c, web))
 
 		s.version, s.objects = 10, map[string]client.Object{}
 		restored := web.DeepCopy()
@@ -176,9 +175,7 @@ func TestARestoredBackupReplacesWhatIsKnown(t *testing.T) {
 		for _, kind := range []string{"ReplicaSet", "Pod", "Deployment"} {
 			s.expire(kind)
 		}
-		if diff := cmp.Diff([]string{"a/old*", "c/old*"}, describe(t, c, web)); diff != "" {
-			t.Errorf("after (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, "after", []string{"a/old*", "c/old*"}, describe(t, c, web))
 		var d appsv1.Deployment
 		if err := c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &d); err != nil || d.Spec.MinReadySeconds != 7 {
 			t.Errorf("the Deployment is %+v, %v", d.Spec, err)

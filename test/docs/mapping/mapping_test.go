@@ -37,10 +37,7 @@ import (
 
 func known(tb testing.TB) (*runtime.Scheme, meta.RESTMapper) {
 	tb.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, v1beta1.AddToScheme} {
-		must.Succeed(tb, add(scheme))
-	}
+	scheme := objects.Scheme()
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
 	mapper.Add(v1beta1.GroupVersion.WithKind("VerticalScaler"), meta.RESTScopeNamespace)

@@ -18,6 +18,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -87,9 +88,7 @@ func TestUnevenAndSilentPodsAreCountedAsTheyAre(t *testing.T) {
 			Target: 256 << 20, LowerBound: 200 << 20, UpperBound: 1 << 30, HasTarget: true, Over: 512 << 20, Short: 128 << 20,
 		},
 	}
-	if diff := cmp.Diff(want, s.Containers[1].Resources); diff != "" {
-		t.Errorf("app (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "app", want, s.Containers[1].Resources)
 	if r := s.Containers[0].Resources[0]; r.Used.Pods != 0 || r.Request.Pods != 0 || r.Busiest.Percent() != 0 {
 		t.Errorf("the sidecar has neither usage nor a request: %+v", r)
 	}
@@ -209,9 +208,7 @@ func TestARecordKeepsWhatIsKnown(t *testing.T) {
 	}
 	r.Add(Of(evidence(size(1, 1)), nil, "", at(15))) // an answer that was overtaken
 	want := []Point{{at(-60), Unknown, 500, None}, {at(0), 50, 500, None}, {at(10), Unknown, 500, None}, {at(20), 70, 500, None}}
-	if diff := cmp.Diff(want, r.Series("app", "cpu")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "points", want, r.Series("app", "cpu"))
 	if got := r.Series("mesh", "cpu"); got[1].Request != None {
 		t.Errorf("the sidecar has no request: %+v", got)
 	}
@@ -222,12 +219,8 @@ func TestARecordKeepsWhatIsKnown(t *testing.T) {
 	for _, c := range columns {
 		used, requests = append(used, c.Used), append(requests, c.Request)
 	}
-	if diff := cmp.Diff([]int64{Unknown, 40, Unknown, Unknown, 50, 70}, used); diff != "" {
-		t.Errorf("usage in columns (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]int64{500, 500, 500, 500, 500, 500}, requests); diff != "" {
-		t.Errorf("requests in columns (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "usage in columns", []int64{Unknown, 40, Unknown, Unknown, 50, 70}, used)
+	assert.Equal(t, "requests in columns", []int64{500, 500, 500, 500, 500, 500}, requests)
 
 	r.Add(Of(evidence(size(500, 512)), nil, "", at(300)))
 	if got := r.Series("app", "cpu"); len(got) != 2 || !got[0].At.Equal(at(20)) {
@@ -244,9 +237,7 @@ func TestWhatNoPodHasEnds(t *testing.T) {
 	for _, c := range Columns(points, at(0), at(50), 5) {
 		got = append(got, fmt.Sprintf("%d/%d", c.Request, c.Limit))
 	}
-	if diff := cmp.Diff([]string{"500/1000", "500/1000", "500/0", "0/0", "300/0"}, got); diff != "" {
-		t.Errorf("requests and limits (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "requests and limits", []string{"500/1000", "500/1000", "500/0", "0/0", "300/0"}, got)
 	r := Record{Keep: time.Minute}
 	e := evidence(size(500, 512))
 	r.Add(Of(e, nil, "", at(0)))

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/snapshot"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/assert"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/golden"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/must"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -224,9 +224,7 @@ func TestAStripShowsGapsAndWhatIsAboveTheRequest(t *testing.T) {
 
 func TestWordsAreNotBroken(t *testing.T) {
 	got := wrapped("memory 512Mi->342Mi aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa end", 14)
-	if diff := cmp.Diff([]string{"memory", "512Mi->342Mi", "aaaaaaaaaaaaaa", "aaaaaaaaaaaaaa", "aa", "end"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "lines", []string{"memory", "512Mi->342Mi", "aaaaaaaaaaaaaa", "aaaaaaaaaaaaaa", "aa", "end"}, got)
 }
 
 func TestOnlyTheBusiestPodsAreListed(t *testing.T) {
