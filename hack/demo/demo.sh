@@ -179,17 +179,17 @@ show kubectl vscaler status web
 show kubectl delete configmap verticalscaler-freeze -n verticalscaler-system
 reports Ready OperatingNormally
 
-say "8. Nothing changes for 30 seconds. The operator writes nothing but its lease."
+say "8. Nothing changes for 30 seconds. The operator writes nothing but its lease, and reads nothing but usage."
 show kubectl vscaler explain web
-written='' since=$SECONDS
+sent='' since=$SECONDS
 isQuiet() {
 	local now
 	sleep 2
-	now=$(writes | wc -l)
-	[[ $now == "$written" ]] || written=$now since=$SECONDS
+	now=$(requests | grep -vcE ' (watch [a-z/]+|[a-z]+ leases|list pods)$')
+	[[ $now == "$sent" ]] || sent=$now since=$SECONDS
 	((SECONDS - since > 30))
 }
-await "30 s without a write" isQuiet
+await "30 s without another request" isQuiet
 show kubectl events --for=verticalscaler/web
 
 kubectl apply -f hack/demo/hpa.yaml >/dev/null # for step 10: its HPA waits for metrics
